@@ -1,0 +1,16 @@
+"""Configuration: one validated object, TOML in and out."""
+
+from fedtwin.config.load import build_config, load_config, parse_assignment, replace_settings
+from fedtwin.config.save import config_hash, settings, to_toml
+from fedtwin.config.schema import Config
+
+__all__ = [
+    "Config",
+    "build_config",
+    "config_hash",
+    "load_config",
+    "parse_assignment",
+    "replace_settings",
+    "settings",
+    "to_toml",
+]

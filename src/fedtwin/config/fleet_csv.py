@@ -1,0 +1,73 @@
+"""A user's own devices, from a CSV file with one line each.
+
+Columns: ``samples``, ``cpu_hz`` (the mean), and where the device is, in one of four ways: ``x_m`` and ``y_m`` (the server
+at the origin), ``distance_m``, ``path_gain`` (linear), or ``path_gain_db``.
+"""
+
+import csv
+import math
+from pathlib import Path
+from typing import NamedTuple
+
+from fedtwin.errors import FedtwinError
+
+POSITION_COLUMNS = (("x_m", "y_m"), ("distance_m",), ("path_gain",), ("path_gain_db",))
+
+
+class FleetRow(NamedTuple):
+    """One device as its owner describes it; exactly one of distance and path gain is given."""
+
+    distance_m: float | None
+    path_gain: float | None
+    cpu_hz_mean: float
+    samples: int
+
+
+def read_fleet_csv(path: Path) -> list[FleetRow]:
+    """Every device of the file, or one sentence about the first thing that is wrong with it."""
+    try:
+        with path.open(newline="", encoding="utf-8-sig") as lines:
+            table = csv.DictReader(lines)
+            columns = [name.strip() for name in table.fieldnames or []]
+            table.fieldnames = columns
+            rows = list(table)
+    except (OSError, UnicodeDecodeError, csv.Error) as error:
+        raise FedtwinError(f"fleet.file = {str(path)!r} cannot be read: {error}.") from None
+    position = next((names for names in POSITION_COLUMNS if set(names) <= set(columns)), None)
+    missing = [name for name in ("samples", "cpu_hz") if name not in columns]
+    if position is None:
+        missing.append("a position (x_m and y_m, distance_m, path_gain or path_gain_db)")
+    if position is None or missing:
+        raise FedtwinError(f"fleet.file = {str(path)!r} has no column {', nor '.join(missing)}; it has {columns}.")
+    if not rows:
+        raise FedtwinError(f"fleet.file = {str(path)!r} lists no device: at least one line under the header is needed.")
+    return [_parse(path, line, row, position) for line, row in enumerate(rows, start=2)]
+
+
+def _parse(path: Path, line: int, row: dict[str, str], position: tuple[str, ...]) -> FleetRow:
+    def number(column: str, low: float, high: float) -> float:
+        try:
+            value = float(row[column])
+        except (TypeError, ValueError):
+            value = math.nan
+        if not low <= value <= high:
+            raise FedtwinError(
+                f"fleet.file = {str(path)!r}, line {line}: {column} = {row[column]!r} is not a number from {low:g} to {high:g}."
+            )
+        return value
+
+    samples = number("samples", 1, 1e12)
+    if samples != int(samples):
+        raise FedtwinError(f"fleet.file = {str(path)!r}, line {line}: samples = {row['samples']!r} is not a whole number.")
+    distance_m = path_gain = None
+    if position == ("x_m", "y_m"):
+        distance_m = math.hypot(number("x_m", -1e7, 1e7), number("y_m", -1e7, 1e7))
+        if distance_m < 1e-3:
+            raise FedtwinError(f"fleet.file = {str(path)!r}, line {line}: the device stands on the server (0 m).")
+    elif position == ("distance_m",):
+        distance_m = number("distance_m", 1e-3, 1e7)
+    elif position == ("path_gain",):
+        path_gain = number("path_gain", 1e-30, 1e30)
+    else:
+        path_gain = 10.0 ** (number("path_gain_db", -300, 300) / 10.0)
+    return FleetRow(distance_m, path_gain, number("cpu_hz", 1, 1e15), int(samples))

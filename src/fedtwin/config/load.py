@@ -1,0 +1,106 @@
+"""From TOML and ``section.key=value`` to a validated Config, with one sentence where it fails."""
+
+import difflib
+import tomllib
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from pydantic import BaseModel, ValidationError
+
+from fedtwin.config.schema import Config
+from fedtwin.errors import FedtwinError
+from fedtwin.registry import find_scheme
+
+Settings = dict[str, dict[str, Any]]
+
+
+def load_config(path: str | Path | None = None, overrides: Mapping[str, Any] | None = None) -> Config:
+    """The configuration in a TOML file (or the defaults), with ``{"section.key": value}`` laid over it."""
+    return build_config(_read_toml(Path(path)) if path is not None else {}, overrides or {})
+
+
+def build_config(base: Mapping[str, Any], overrides: Mapping[str, Any]) -> Config:
+    """The configuration in nested settings, with ``{"section.key": value}`` laid over it, validated."""
+    data: dict[str, Any] = {
+        section: dict(keys) if isinstance(keys, Mapping) else keys for section, keys in base.items()
+    }
+    for name, value in overrides.items():
+        section, _, key = name.partition(".")
+        keys = data.setdefault(section, {})
+        if not key or "." in key or not isinstance(keys, dict):
+            raise FedtwinError(f"{name} = {value!r} is not a setting: write section.key=value, such as run.rounds=100.")
+        keys[key] = value
+        if name == "policy.name" and isinstance(value, str) and "run.mode" not in overrides:
+            _let_scheme_set_the_mode(data, value)
+    try:
+        return Config.model_validate(data)
+    except ValidationError as error:
+        raise FedtwinError(_one_sentence(error)) from None
+
+
+def replace_settings(config: Config, overrides: Mapping[str, Any]) -> Config:
+    """The same configuration with some settings changed, validated anew."""
+    return build_config(config.model_dump(mode="json", exclude_none=True), overrides)
+
+
+def parse_assignment(text: str) -> tuple[str, Any]:
+    """``section.key=value`` as given on the command line; the value is read as TOML, or as bare text."""
+    name, equals, raw = text.partition("=")
+    if not equals or "." not in name:
+        raise FedtwinError(f"--set {text!r} is not understood: write section.key=value, such as run.rounds=100.")
+    try:
+        value = tomllib.loads(f"value = {raw}")["value"]
+    except tomllib.TOMLDecodeError:
+        value = raw.strip()
+    return name.strip(), value
+
+
+def _let_scheme_set_the_mode(data: dict[str, Any], name: str) -> None:
+    """A scheme named over a file's policy brings its own synchrony along."""
+    scheme = find_scheme(name)
+    run = data.setdefault("run", {})
+    if scheme is not None and isinstance(run, dict):
+        run["mode"] = scheme.mode
+
+
+def _read_toml(path: Path) -> Settings:
+    try:
+        data: Settings = tomllib.loads(path.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise FedtwinError(f"The configuration {str(path)!r} cannot be read: {error.strerror}.") from None
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise FedtwinError(f"The configuration {str(path)!r} is not valid TOML: {error}.") from None
+    fleet = data.get("fleet")
+    if isinstance(fleet, dict) and isinstance(fleet.get("file"), str):
+        fleet["file"] = str(path.parent / fleet["file"])
+    return data
+
+
+def _one_sentence(error: ValidationError) -> str:
+    first = error.errors()[0]
+    place: Sequence[str] = [str(part) for part in first["loc"]]
+    name = ".".join(place)
+    if first["type"] == "extra_forbidden":
+        return _unknown(place)
+    message = first["msg"].removeprefix("Value error, ").removeprefix("Input should be ").rstrip(".")
+    if first["type"] in ("model_type", "model_attributes_type"):
+        return f"{name or 'The configuration'} = {first['input']!r} is not a section of settings."
+    if first["type"] == "value_error" and len(place) < 2:
+        return f"[{name}] {message}." if name else f"{message}."
+    if first["type"] == "value_error":
+        return f"{name} = {first['input']!r} is not allowed: {message}."
+    return f"{name} = {first['input']!r} is not allowed: it must be {message}."
+
+
+def _unknown(place: Sequence[str]) -> str:
+    model: type[BaseModel] = Config
+    for section in place[:-1]:
+        annotation = model.model_fields[section].annotation
+        if isinstance(annotation, type) and issubclass(annotation, BaseModel):
+            model = annotation
+    allowed = list(model.model_fields)
+    close = difflib.get_close_matches(place[-1], allowed, n=1)
+    hint = f" (did you mean {close[0]}?)" if close else ""
+    kind = "setting" if len(place) > 1 else "section"
+    return f"{'.'.join(place)} is not a {kind}{hint}: allowed are {', '.join(allowed)}."

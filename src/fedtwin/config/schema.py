@@ -1,0 +1,146 @@
+"""Every setting, validated, with its unit in its name. Defaults: Section V of the paper, completed in docs/symbols.md."""
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, field_validator, model_validator
+
+from fedtwin.config.fleet_csv import read_fleet_csv
+from fedtwin.registry import POLICIES, Mode, find_scheme, known_names
+
+POSITIVE_MIN, POSITIVE_MAX = 1e-40, 1e40
+
+
+def _no_bool(value: Any) -> Any:
+    if isinstance(value, bool):
+        raise ValueError("a number is needed, not true or false")
+    return value
+
+
+Real = Annotated[float, BeforeValidator(_no_bool)]
+Whole = Annotated[int, BeforeValidator(_no_bool)]
+Positive = Annotated[Real, Field(ge=POSITIVE_MIN, le=POSITIVE_MAX)]
+NotNegative = Annotated[Real, Field(ge=0, le=POSITIVE_MAX)]
+
+
+class Section(BaseModel):
+    """Frozen; an unknown key, NaN or infinity is an error."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False, validate_default=False)
+
+
+class FleetConfig(Section):
+    """Who is there: N devices around the edge server, M sub-channels."""
+
+    devices: Whole = Field(30, ge=1, le=10_000_000, description="N, number of devices")
+    channels: Whole = Field(15, ge=1, description="M, number of sub-channels, so of devices in flight")
+    radius_m: Positive = Field(500.0, description="radius of the disc the devices are placed in")
+    min_distance_m: Positive = Field(10.0, description="no device is nearer to the server than this")
+    samples_min: Whole = Field(70, ge=1, le=10**12, description="smallest D_n, samples per local training")
+    samples_max: Whole = Field(100, ge=1, le=10**12, description="largest D_n")
+    file: str | None = Field(None, description="CSV of your own devices (docs/configuration.md) instead of drawn ones")
+
+    @model_validator(mode="before")
+    @classmethod
+    def _count_the_devices_of_the_file(cls, data: Any) -> Any:
+        if not isinstance(data, Mapping) or not data.get("file"):
+            return data
+        in_file = len(read_fleet_csv(Path(str(data["file"]))))
+        if data.get("devices", in_file) != in_file:
+            raise ValueError(f"devices = {data['devices']}, but the file {data['file']} lists {in_file}")
+        return {**data, "devices": in_file}
+
+    @model_validator(mode="after")
+    def _ranges_are_in_order(self) -> "FleetConfig":
+        if self.channels > self.devices:
+            raise ValueError(f"channels = {self.channels} is more than devices = {self.devices}")
+        if self.samples_max < self.samples_min:
+            raise ValueError(f"samples_max = {self.samples_max} is below samples_min = {self.samples_min}")
+        if self.radius_m <= self.min_distance_m:
+            raise ValueError(f"radius_m = {self.radius_m} must exceed min_distance_m = {self.min_distance_m}")
+        return self
+
+
+class RadioConfig(Section):
+    """The uplink of one sub-channel."""
+
+    bandwidth_hz: Positive = Field(1e6, description="W, bandwidth of one sub-channel")
+    noise_dbm: Real = Field(-154.0, ge=-300, le=100, description="δ0², total noise power in one sub-channel")
+    max_power_w: Positive = Field(1.0, description="p_max")
+    update_bits: Positive = Field(8e6, description="z, bits of one uploaded model")
+
+
+class ComputeConfig(Section):
+    """The processors of the devices."""
+
+    cycles_per_sample: Positive = Field(5e6, description="c, cycles for the whole local training of one sample")
+    capacitance: Positive = Field(2e-28, description="ζ, effective capacitance of the chip")
+    cpu_hz_min: Positive = Field(1e9, description="smallest mean CPU frequency")
+    cpu_hz_max: Positive = Field(3e9, description="largest mean CPU frequency")
+    cpu_hz_std: NotNegative = Field(2e8, description="standard deviation of the CPU frequency from round to round")
+    cpu_hz_floor: Positive = Field(1e8, description="slower draws are clipped here")
+
+    @model_validator(mode="after")
+    def _ranges_are_in_order(self) -> "ComputeConfig":
+        if self.cpu_hz_max < self.cpu_hz_min:
+            raise ValueError(f"cpu_hz_max = {self.cpu_hz_max} is below cpu_hz_min = {self.cpu_hz_min}")
+        return self
+
+
+class ObjectiveConfig(Section):
+    """What is minimised, and within which limits (problem P0)."""
+
+    energy_weight: Real = Field(0.5, ge=0, le=1, description="λ_e; the weight of time is λ_t = 1 − λ_e")
+    max_time_s: Positive = Field(1.0, description="T_max of constraint C6")
+    max_energy_j: Positive = Field(1.2, description="E_max of constraint C5")
+    min_mean_samples: NotNegative = Field(1.0, description="D_min of constraint C1, samples per round and device")
+
+
+class PolicyConfig(Section):
+    """Who is chosen, and how it sends."""
+
+    name: str = Field("cu-ucb", description="a policy, or a scheme of the paper")
+    v: NotNegative = Field(1e5, description="Ṽ, weight of the cost against the queues")
+    bonus_scale: NotNegative = Field(1.0, description="factor on the confidence bonus; 1 is the paper's")
+    feedback: Literal["on-selection", "on-arrival"] = Field("on-selection", description="when a cost is learned")
+    power: Literal["scheme", "optimal", "max"] = Field("scheme", description="power rule; scheme: the paper's for it")
+
+    @field_validator("name")
+    @classmethod
+    def _name_is_known(cls, name: str) -> str:
+        if name not in POLICIES and ":" not in name:
+            raise ValueError(f"choose one of {known_names()}")
+        return name
+
+
+class RunConfig(Section):
+    """How long, from which seed, and in which synchrony."""
+
+    mode: Mode = Field("async", description="async: one device per round; sync: rounds of M devices")
+    rounds: Whole = Field(3000, ge=1, le=10**12, description="T, selections to make")
+    seed: Whole = Field(0, ge=0, lt=2**63, description="seed of the fleet, the channel, the CPUs and the ties")
+
+
+class Config(Section):
+    """One run, whole."""
+
+    fleet: FleetConfig = FleetConfig()
+    radio: RadioConfig = RadioConfig()
+    compute: ComputeConfig = ComputeConfig()
+    objective: ObjectiveConfig = ObjectiveConfig()
+    policy: PolicyConfig = PolicyConfig()
+    run: RunConfig = RunConfig()
+
+    @model_validator(mode="before")
+    @classmethod
+    def _a_scheme_is_a_policy_and_a_mode(cls, data: Any) -> Any:
+        policy, run = (data.get(key) or {} for key in ("policy", "run")) if isinstance(data, Mapping) else (None, None)
+        if not isinstance(policy, Mapping) or not isinstance(run, Mapping) or not isinstance(policy.get("name"), str):
+            return data
+        scheme = find_scheme(policy["name"])
+        if scheme is None:
+            return data
+        if run.get("mode", scheme.mode) != scheme.mode:
+            raise ValueError(f"run.mode = {run['mode']!r} contradicts policy.name = {policy['name']!r}: it is {scheme.mode}")
+        return {**data, "policy": {**policy, "name": scheme.policy}, "run": {**run, "mode": scheme.mode}}

@@ -1,0 +1,64 @@
+"""Random numbers as a pure function of (seed, purpose, device, counter).
+
+SplitMix64 (Steele, Lea and Flood, "Fast splittable pseudorandom number generators", OOPSLA 2014) read as a
+counter-based generator: word k of a stream is ``mix(stream + (k + 1) * GOLDEN)``, so any draw is had without the draws
+before it. The functions use integer operations only, so one definition serves Python integers and arrays of uint64,
+with the same bits.
+"""
+
+from enum import IntEnum
+from typing import TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+MASK = 0xFFFF_FFFF_FFFF_FFFF
+GOLDEN = 0x9E37_79B9_7F4A_7C15
+
+Word = TypeVar("Word", int, NDArray[np.uint64])
+
+
+class Purpose(IntEnum):
+    """What a stream is for: streams of different purposes are independent."""
+
+    PLACEMENT = 1
+    WORLD = 2
+    TIES = 3
+    START = 4
+    POLICY = 5
+
+
+def mix(z: Word) -> Word:
+    """The SplitMix64 finaliser: a bijection of 64-bit words that scatters neighbouring inputs."""
+    z = ((z ^ (z >> 30)) * 0xBF58_476D_1CE4_E5B9) & MASK
+    z = ((z ^ (z >> 27)) * 0x94D0_49BB_1331_11EB) & MASK
+    return z ^ (z >> 31)
+
+
+def stream(seed: int, purpose: int, device: Word) -> Word:
+    """Where the stream of one device for one purpose starts."""
+    root = mix((mix((seed + GOLDEN) & MASK) + purpose * GOLDEN) & MASK)
+    return mix((device * GOLDEN + root) & MASK)
+
+
+def word(start: Word, counter: int) -> Word:
+    """The word number ``counter`` (from 0) of a stream."""
+    return mix((start + (((counter + 1) * GOLDEN) & MASK)) & MASK)
+
+
+def uniform(bits: int) -> float:
+    """A uniform number strictly between 0 and 1 from the upper 52 bits of a word."""
+    return ((bits >> 12) + 0.5) * 2.0**-52
+
+
+def streams(seed: int, purpose: Purpose, devices: int) -> NDArray[np.uint64]:
+    """The streams of devices 0 … devices-1."""
+    return stream(seed, int(purpose), np.arange(devices, dtype=np.uint64))
+
+
+def ranks(seed: int, purpose: Purpose, devices: int) -> list[int]:
+    """A random permutation of the devices, drawn once: ``ranks[n]`` is the place of device n."""
+    order = np.argsort(word(streams(seed, purpose, devices), 0), kind="stable")
+    places = np.empty(devices, dtype=np.int64)
+    places[order] = np.arange(devices)
+    return [int(place) for place in places]

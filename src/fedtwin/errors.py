@@ -1,0 +1,9 @@
+"""The two ways fedtwin speaks to its user about input."""
+
+
+class FedtwinError(Exception):
+    """Bad input, told in one sentence: the setting, its value and what is allowed. The command line exits with code 2."""
+
+
+class FedtwinWarning(UserWarning):
+    """Input that is legal but cannot do what it asks for, told in one sentence."""

@@ -1,0 +1,34 @@
+"""The constants of one device's round as plain floats in SI units, for the scalar formulas."""
+
+from typing import NamedTuple
+
+from fedtwin.config import Config
+
+
+class Terms(NamedTuple):
+    """Symbols of Sections III and IV; docs/symbols.md lists them."""
+
+    bandwidth_hz: float
+    noise_w: float
+    max_power_w: float
+    update_bits: float
+    cycles_per_sample: float
+    capacitance: float
+    energy_weight: float
+    max_time_s: float
+    max_energy_j: float
+
+
+def terms_of(config: Config) -> Terms:
+    """The only place where decibels become watts."""
+    return Terms(
+        bandwidth_hz=config.radio.bandwidth_hz,
+        noise_w=10.0 ** ((config.radio.noise_dbm - 30.0) / 10.0),
+        max_power_w=config.radio.max_power_w,
+        update_bits=config.radio.update_bits,
+        cycles_per_sample=config.compute.cycles_per_sample,
+        capacitance=config.compute.capacitance,
+        energy_weight=config.objective.energy_weight,
+        max_time_s=config.objective.max_time_s,
+        max_energy_j=config.objective.max_energy_j,
+    )

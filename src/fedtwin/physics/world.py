@@ -1,0 +1,38 @@
+"""The world a run meets: a pure function of (seed, device, round), the same for every policy."""
+
+from typing import NamedTuple
+
+from fedtwin.config import Config
+from fedtwin.draws import Purpose, streams, uniform, word
+from fedtwin.physics.channel import fading_gain
+from fedtwin.physics.compute import cpu_frequency_hz
+from fedtwin.physics.fleet import make_fleet
+from fedtwin.physics.terms import terms_of
+
+WORDS_PER_ROUND = 3
+
+
+class Draw(NamedTuple):
+    """The channel gain h_n(t) and the CPU frequency f_n(t) of one device in one round."""
+
+    gain: float
+    cpu_hz: float
+
+
+class World:
+    """Fleet, constants, and the draws of every device and round."""
+
+    def __init__(self, config: Config) -> None:
+        self.fleet = make_fleet(config)
+        self.terms = terms_of(config)
+        self._std_hz = config.compute.cpu_hz_std
+        self._floor_hz = config.compute.cpu_hz_floor
+        self._starts = [int(start) for start in streams(config.run.seed, Purpose.WORLD, len(self.fleet))]
+
+    def draw(self, device: int, round_: int) -> Draw:
+        """Rayleigh fading on the path gain, and a normal CPU frequency, as Section V has them."""
+        start, first = self._starts[device], WORDS_PER_ROUND * round_
+        fading, uniform1, uniform2 = (uniform(word(start, first + k)) for k in range(WORDS_PER_ROUND))
+        known = self.fleet[device]
+        cpu_hz = cpu_frequency_hz(known.cpu_hz_mean, self._std_hz, self._floor_hz, uniform1, uniform2)
+        return Draw(known.path_gain * fading_gain(fading), cpu_hz)

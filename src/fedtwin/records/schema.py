@@ -1,0 +1,93 @@
+"""What a run writes down: one row per decision, enough to re-derive every one of them. docs/records.md explains each column."""
+
+from typing import NamedTuple
+
+import pyarrow as pa
+
+SCHEMA_VERSION = 1
+
+
+class Row(NamedTuple):
+    """One decision. A decline costs nothing, so its times, energies and cost are null."""
+
+    round: int
+    clock_s: float
+    arrived: int | None
+    device: int
+    gain: float
+    cpu_hz: float
+    samples: int
+    power_w: float
+    compute_s: float | None
+    upload_s: float | None
+    compute_j: float | None
+    upload_j: float | None
+    cost: float | None
+    index: float
+    queue: float
+    total_queue: float
+    staleness: int | None
+    declined: bool
+    time_ok: bool
+    energy_ok: bool
+    decline_reason: str | None
+    available: list[bool] | None = None
+    queues: list[float] | None = None
+    indices: list[float] | None = None
+
+
+TRACE_COLUMNS = ("available", "queues", "indices")
+
+ROUNDS = pa.schema(
+    [
+        ("round", pa.int64()),
+        ("clock_s", pa.float64()),
+        ("arrived", pa.int64()),
+        ("device", pa.int64()),
+        ("gain", pa.float64()),
+        ("cpu_hz", pa.float64()),
+        ("samples", pa.int64()),
+        ("power_w", pa.float64()),
+        ("compute_s", pa.float64()),
+        ("upload_s", pa.float64()),
+        ("compute_j", pa.float64()),
+        ("upload_j", pa.float64()),
+        ("cost", pa.float64()),
+        ("index", pa.float64()),
+        ("queue", pa.float64()),
+        ("total_queue", pa.float64()),
+        ("staleness", pa.int64()),
+        ("declined", pa.bool_()),
+        ("time_ok", pa.bool_()),
+        ("energy_ok", pa.bool_()),
+        ("decline_reason", pa.string()),
+    ]
+)
+
+TRACED_ROUNDS = pa.schema(
+    [
+        *ROUNDS,
+        ("available", pa.list_(pa.bool_())),
+        ("queues", pa.list_(pa.float64())),
+        ("indices", pa.list_(pa.float64())),
+    ]
+)
+
+DEVICES = pa.schema(
+    [
+        ("device", pa.int64()),
+        ("distance_m", pa.float64()),
+        ("path_gain", pa.float64()),
+        ("cpu_hz_mean", pa.float64()),
+        ("samples", pa.int64()),
+        ("tie_rank", pa.int64()),
+    ]
+)
+
+
+def to_table(rows: list[Row], *, trace: bool) -> pa.Table:
+    """Rows as an Arrow table of the fixed schema."""
+    schema = TRACED_ROUNDS if trace else ROUNDS
+    columns = list(zip(*rows, strict=True)) if rows else [()] * len(Row._fields)
+    arrays = [pa.array(column, type=field.type) for column, field in zip(columns, schema, strict=False)]
+    return pa.Table.from_arrays(arrays, schema=schema)

@@ -1,0 +1,91 @@
+"""The means of a run, added up row by row."""
+
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from fedtwin.records.schema import Row
+
+
+@dataclass(frozen=True)
+class Summary:
+    """Means are over selections; declines are left out. ``rounds`` counts selections, in either mode."""
+
+    mean_cost: float
+    mean_time_s: float
+    mean_energy_j: float
+    virtual_time_s: float
+    rounds: int
+    declines: int
+    least_mean_samples: float
+    total_queue: float
+    passed_rounds: int
+    mean_staleness: float | None
+    time_violations: int
+    energy_violations: int
+
+    def as_dict(self) -> dict[str, Any]:
+        return asdict(self)
+
+
+@dataclass
+class Tally:
+    """Sums over the rows so far, in the order they come."""
+
+    cost_sum: float = 0.0
+    time_sum_s: float = 0.0
+    energy_sum_j: float = 0.0
+    selections: int = 0
+    declines: int = 0
+    staleness_sum: int = 0
+    arrivals: int = 0
+    rounds_with_a_selection: int = 0
+    time_violations: int = 0
+    energy_violations: int = 0
+    _arrival_round: int = 0
+    _selection_round: int = 0
+
+    def add(self, row: Row, charged_s: float) -> None:
+        """``charged_s`` is the latency the row is charged: its own, or the slowest of a synchronous round."""
+        if row.staleness is not None and row.round != self._arrival_round:
+            self._arrival_round = row.round
+            self.arrivals += 1
+            self.staleness_sum += row.staleness
+        if row.declined or row.cost is None or row.compute_j is None or row.upload_j is None:
+            self.declines += 1
+            return
+        self.selections += 1
+        if row.round != self._selection_round:
+            self._selection_round = row.round
+            self.rounds_with_a_selection += 1
+        self.cost_sum += row.cost
+        self.time_sum_s += charged_s
+        self.energy_sum_j += row.compute_j + row.upload_j
+        self.time_violations += not row.time_ok
+        self.energy_violations += not row.energy_ok
+
+    @property
+    def mean_cost(self) -> float:
+        return self._mean(self.cost_sum)
+
+    def summary(
+        self, *, virtual_time_s: float, rounds: int, trained: Sequence[float], total_queue: float
+    ) -> Summary:
+        """``trained`` holds the samples every device has trained on in ``rounds`` rounds of the queues."""
+        return Summary(
+            mean_cost=self.mean_cost,
+            mean_time_s=self._mean(self.time_sum_s),
+            mean_energy_j=self._mean(self.energy_sum_j),
+            virtual_time_s=virtual_time_s,
+            rounds=self.selections,
+            declines=self.declines,
+            least_mean_samples=min(trained) / rounds,
+            total_queue=total_queue,
+            passed_rounds=rounds - self.rounds_with_a_selection,
+            mean_staleness=self.staleness_sum / self.arrivals if self.arrivals else None,
+            time_violations=self.time_violations,
+            energy_violations=self.energy_violations,
+        )
+
+    def _mean(self, total: float) -> float:
+        return total / self.selections if self.selections else 0.0

@@ -1,0 +1,72 @@
+"""The asynchronous run: every arrival frees a channel, and one idle device takes it (Section III-B, Algorithm 1)."""
+
+import heapq
+from collections.abc import Callable
+from typing import NamedTuple
+
+from fedtwin.coordinator import Decision
+from fedtwin.draws import Purpose, ranks
+from fedtwin.power import Plan
+from fedtwin.records import Row
+from fedtwin.sim.engine import Asked, Emit, Engine
+
+
+class Arrival(NamedTuple):
+    """An upload on its way. Arrivals are ordered by (time, device)."""
+
+    at_s: float
+    device: int
+    plan: Plan
+
+
+def run(engine: Engine, emit: Emit, on_start: Callable[[list[Row]], None] | None = None) -> None:
+    """Rounds 1 … T. A round in which every idle device declines passes, and its channel waits for the next arrival."""
+    in_flight, first_rows = _dispatch_the_first(engine)
+    if on_start is not None:
+        on_start(first_rows)
+    rounds, channels = engine.config.run.rounds, engine.config.fleet.channels
+    coordinator = engine.coordinator
+    while coordinator.round < rounds:
+        arrived = staleness = None
+        if in_flight:
+            engine.clock_s, arrived, plan = heapq.heappop(in_flight)
+            staleness = coordinator.report(arrived, plan.cost, plan.compute_s, engine.clock_s)
+        else:
+            engine.clock_s += engine.world.terms.max_time_s
+        while len(in_flight) < channels and coordinator.round < rounds:
+            taken = _one_round(engine, emit, arrived, staleness)
+            if taken is None:
+                break
+            heapq.heappush(in_flight, taken)
+            arrived = staleness = None
+
+
+def _dispatch_the_first(engine: Engine) -> tuple[list[Arrival], list[Row]]:
+    """t = 0: M devices at random among those that accept, not counted in Γ, Q or the objective."""
+    places = ranks(engine.config.run.seed, Purpose.START, len(engine.world.fleet))
+    in_flight: list[Arrival] = []
+    rows = []
+    for device in sorted(range(len(places)), key=places.__getitem__):
+        if len(in_flight) == engine.config.fleet.channels:
+            break
+        draw, plan = engine.ask(device, 0)
+        rows.append(engine.row(Asked(Decision(0, device, float(places[device]), 0.0), None, 0.0, draw, plan), plan.cost))
+        if plan.feasible:
+            engine.accept(device, draw, plan, counted=False)
+            heapq.heappush(in_flight, _arrival(engine, device, plan))
+    return in_flight, rows
+
+
+def _one_round(engine: Engine, emit: Emit, arrived: int | None, staleness: int | None) -> Arrival | None:
+    engine.coordinator.open_round()
+    while (asked := engine.ask_the_best()) is not None:
+        plan = asked.plan
+        emit(engine.row(asked, plan.cost, arrived, staleness), plan.compute_s + plan.upload_s)
+        if plan.feasible:
+            engine.accept(asked.decision.device, asked.draw, plan)
+            return _arrival(engine, asked.decision.device, plan)
+    return None
+
+
+def _arrival(engine: Engine, device: int, plan: Plan) -> Arrival:
+    return Arrival(engine.clock_s + plan.compute_s + plan.upload_s, device, plan)

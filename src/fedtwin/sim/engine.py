@@ -1,0 +1,104 @@
+"""What the two simulators share: the world answers for the devices, the coordinator decides, rows come out."""
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+from fedtwin.config import Config
+from fedtwin.coordinator import Coordinator, Decision, Snapshot
+from fedtwin.draws import Purpose, ranks
+from fedtwin.physics.cost import within
+from fedtwin.physics.world import Draw, World
+from fedtwin.policies import OraclePolicy, knobs_of, load_policy, power_rule
+from fedtwin.power import REASONS, Plan, full_power_plan, optimal_plan
+from fedtwin.records import Row
+from fedtwin.twin import new_twin
+from fedtwin.twin.update import Offer
+
+Emit = Callable[[Row, float], None]
+
+
+class Asked(NamedTuple):
+    """A decision, and what the device in question found when it was asked."""
+
+    decision: Decision
+    snapshot: Snapshot | None
+    total_queue: float
+    draw: Draw
+    plan: Plan
+
+
+class Engine:
+    """The state of one simulated run: world, coordinator and virtual clock."""
+
+    def __init__(self, config: Config, *, trace: bool = False) -> None:
+        self.config = config
+        self.world = World(config)
+        self.clock_s = 0.0
+        self.trace = trace
+        devices, seed = len(self.world.fleet), config.run.seed
+        policy = load_policy(config.policy.name)
+        self.tie_ranks = ranks(seed, Purpose.TIES, devices)
+        self.coordinator = Coordinator(
+            new_twin([device.samples for device in self.world.fleet], config.objective.min_mean_samples),
+            policy,
+            knobs_of(config),
+            self.tie_ranks,
+            learn_on_selection=config.run.mode == "async" and config.policy.feedback == "on-selection",
+        )
+        self._plan = optimal_plan if power_rule(config) == "optimal" else full_power_plan
+        self._true_cost = self._cost_of_this_round if isinstance(policy, OraclePolicy) else None
+
+    def ask(self, device: int, round_: int) -> tuple[Draw, Plan]:
+        """The device looks at its channel and its CPU and plans its power; an infeasible plan is a decline."""
+        draw = self.world.draw(device, round_)
+        return draw, self._plan(self.world.terms, draw.gain, draw.cpu_hz, self.world.fleet[device].samples)
+
+    def ask_the_best(self) -> Asked | None:
+        """The device of least score answers: the coordinator has heard a decline, an acceptance is the caller's to tell."""
+        snapshot = self.coordinator.snapshot(self._true_cost) if self.trace else None
+        decision = self.coordinator.choose(self._true_cost)
+        if decision is None:
+            return None
+        total_queue = self.coordinator.total_queue()
+        draw, plan = self.ask(decision.device, decision.round)
+        if not plan.feasible:
+            self.coordinator.decline(decision.device, draw.gain, draw.cpu_hz, self.clock_s)
+        return Asked(decision, snapshot, total_queue, draw, plan)
+
+    def accept(self, device: int, draw: Draw, plan: Plan, *, counted: bool = True) -> None:
+        offer = Offer(draw.gain, draw.cpu_hz, plan.compute_s, plan.cost)
+        self.coordinator.accept(device, offer, self.clock_s, counted=counted)
+
+    def row(self, asked: Asked, cost: float, arrived: int | None = None, staleness: int | None = None) -> Row:
+        """One decision as it is written down; ``cost`` is what it is charged."""
+        decision, snapshot, total_queue, draw, plan = asked
+        terms, spent = self.world.terms, plan.feasible
+        return Row(
+            round=decision.round,
+            clock_s=self.clock_s,
+            arrived=arrived,
+            device=decision.device,
+            gain=draw.gain,
+            cpu_hz=draw.cpu_hz,
+            samples=self.world.fleet[decision.device].samples,
+            power_w=plan.power_w,
+            compute_s=plan.compute_s if spent else None,
+            upload_s=plan.upload_s if spent else None,
+            compute_j=plan.compute_j if spent else None,
+            upload_j=plan.upload_j if spent else None,
+            cost=cost if spent else None,
+            index=decision.score,
+            queue=decision.queue,
+            total_queue=total_queue,
+            staleness=staleness,
+            declined=not spent,
+            time_ok=not spent or within(plan.compute_s + plan.upload_s, terms.max_time_s),
+            energy_ok=not spent or within(plan.compute_j + plan.upload_j, terms.max_energy_j),
+            decline_reason=None if spent else REASONS[plan.reason],
+            available=snapshot.available if snapshot else None,
+            queues=snapshot.queues if snapshot else None,
+            indices=snapshot.scores if snapshot else None,
+        )
+
+    def _cost_of_this_round(self, device: int) -> float:
+        return self.ask(device, self.coordinator.round)[1].cost

@@ -1,0 +1,34 @@
+"""The synchronous run: a round is M devices, and all wait for the slowest (Sy-fairness, Section V)."""
+
+from fedtwin.physics.cost import cost
+from fedtwin.sim.engine import Asked, Emit, Engine
+
+
+def run(engine: Engine, emit: Emit) -> None:
+    """Rounds of M selections until T selections are made; every one is charged the latency of the slowest of its round."""
+    wanted = engine.config.run.rounds
+    selections = 0
+    while selections < wanted and engine.coordinator.round < wanted:
+        selections += _one_round(engine, emit, min(engine.config.fleet.channels, wanted - selections))
+
+
+def _one_round(engine: Engine, emit: Emit, wanted: int) -> int:
+    engine.coordinator.open_round()
+    answers: list[Asked] = []
+    accepted: list[Asked] = []
+    while len(accepted) < wanted and (asked := engine.ask_the_best()) is not None:
+        answers.append(asked)
+        if asked.plan.feasible:
+            accepted.append(asked)
+    terms = engine.world.terms
+    slowest_s = max((asked.plan.compute_s + asked.plan.upload_s for asked in accepted), default=terms.max_time_s)
+    charged = [cost(terms, slowest_s, asked.plan.compute_j + asked.plan.upload_j) for asked in answers]
+    for asked, cost_charged in zip(answers, charged, strict=True):
+        emit(engine.row(asked, cost_charged), slowest_s)
+    for asked in accepted:
+        engine.accept(asked.decision.device, asked.draw, asked.plan)
+    engine.clock_s += slowest_s
+    for asked, cost_charged in zip(answers, charged, strict=True):
+        if asked.plan.feasible:
+            engine.coordinator.report(asked.decision.device, cost_charged, asked.plan.compute_s, engine.clock_s)
+    return len(accepted)

@@ -1,0 +1,67 @@
+"""The digital twin DT = {H, S, M}: what the edge server knows of every device, and only that (Section III-A).
+
+H, the links: ``gain`` of every device. S, the key states: samples, CPU, compute time, status, counts, costs, queue.
+M, the model: the version the server holds and the one each device holds. Every fact says when it was learned and whence.
+"""
+
+from typing import Literal, NamedTuple
+
+Source = Literal["measured", "estimated", "configured"]
+Status = Literal["idle", "in-flight", "offline"]
+
+
+class Fact(NamedTuple):
+    """A number the server was told or worked out."""
+
+    value: float
+    learned_s: float
+    source: Source
+
+
+class DeviceTwin(NamedTuple):
+    """One device as the server sees it. ``queue`` is the virtual queue Q_n at ``queue_round``; it grows from there."""
+
+    samples: Fact
+    status: Status = "idle"
+    gain: Fact | None = None
+    cpu_hz: Fact | None = None
+    compute_s: Fact | None = None
+    selections: int = 0
+    declines: int = 0
+    observations: int = 0
+    cost_sum: float = 0.0
+    queue: float = 0.0
+    queue_round: int = 1
+    model_version: int | None = None
+    counted: bool = True
+
+    @property
+    def mean_cost(self) -> float:
+        """s̄_n, the sample mean of the cost, 0 while nothing was observed: Section IV-C."""
+        return self.cost_sum / self.observations if self.observations else 0.0
+
+
+class Twin(NamedTuple):
+    """The whole fleet. The two sums make the total queue a matter of one multiplication."""
+
+    devices: tuple[DeviceTwin, ...]
+    min_mean_samples: float
+    model_version: int = 0
+    queue_sum: float = 0.0
+    queue_round_sum: int = 0
+
+
+def new_twin(samples: list[int], min_mean_samples: float) -> Twin:
+    """The twin of a fleet nobody has asked yet: the devices announced their samples, Q_n(1) = 0."""
+    devices = tuple(DeviceTwin(Fact(float(number), 0.0, "configured")) for number in samples)
+    return Twin(devices, min_mean_samples, queue_round_sum=len(devices))
+
+
+def queue_at(queue: float, queue_round: int, round_: int, min_mean_samples: float) -> float:
+    """Q_n(t) = Q_n(t₀) + (t − t₀) D_min since its last selection: the virtual queue, Section IV-A, by one addition."""
+    return queue + (round_ - queue_round) * min_mean_samples
+
+
+def total_queue(twin: Twin, round_: int) -> float:
+    """Σ_n Q_n(t), without a walk over the fleet."""
+    return twin.queue_sum + (len(twin.devices) * round_ - twin.queue_round_sum) * twin.min_mean_samples

@@ -1,0 +1,66 @@
+"""How the twin changes when a device answers or reports. Pure: a new twin comes out, the old one stays as it was."""
+
+from typing import NamedTuple
+
+from fedtwin.twin.state import DeviceTwin, Fact, Status, Twin, queue_at
+
+
+class Offer(NamedTuple):
+    """What a device answers when it accepts a round: its link, its CPU, and what the update will take."""
+
+    gain: float
+    cpu_hz: float
+    compute_s: float
+    cost: float
+
+
+def accepted(twin: Twin, device: int, round_: int, offer: Offer, at_s: float, *, counted: bool) -> Twin:
+    """The device is in flight with the newest model; a counted selection drains its virtual queue (Section IV-A)."""
+    old = twin.devices[device]
+    new = _told(old, offer.gain, offer.cpu_hz, at_s)._replace(
+        status="in-flight",
+        compute_s=Fact(offer.compute_s, at_s, "estimated"),
+        model_version=twin.model_version,
+        counted=counted,
+    )
+    if not counted:
+        return _with(twin, device, new)
+    now = queue_at(old.queue, old.queue_round, round_, twin.min_mean_samples)
+    queue = max(now + twin.min_mean_samples - old.samples.value, 0.0)
+    new = new._replace(selections=old.selections + 1, queue=queue, queue_round=round_ + 1)
+    return _with(twin, device, new)._replace(
+        queue_sum=twin.queue_sum + (queue - old.queue),
+        queue_round_sum=twin.queue_round_sum + (new.queue_round - old.queue_round),
+    )
+
+
+def declined(twin: Twin, device: int, gain: float, cpu_hz: float, at_s: float) -> Twin:
+    """No power meets C5 and C6: nothing is spent or learned of the cost, and the queue grows on."""
+    old = twin.devices[device]
+    return _with(twin, device, _told(old, gain, cpu_hz, at_s)._replace(declines=old.declines + 1))
+
+
+def observed(twin: Twin, device: int, cost: float) -> Twin:
+    """The cost of one counted update is known: Γ_n and the sample mean s̄_n of Section IV-C."""
+    old = twin.devices[device]
+    return _with(twin, device, old._replace(observations=old.observations + 1, cost_sum=old.cost_sum + cost))
+
+
+def uploaded(twin: Twin, device: int, compute_s: float, at_s: float) -> Twin:
+    """An upload was mixed into the model: the device is idle again, and how long it computed is now measured."""
+    new = twin.devices[device]._replace(status="idle", compute_s=Fact(compute_s, at_s, "measured"))
+    return _with(twin, device, new)._replace(model_version=twin.model_version + 1)
+
+
+def with_status(twin: Twin, device: int, status: Status) -> Twin:
+    """The device was heard of again, or is not heard of any more."""
+    return _with(twin, device, twin.devices[device]._replace(status=status))
+
+
+def _told(old: DeviceTwin, gain: float, cpu_hz: float, at_s: float) -> DeviceTwin:
+    return old._replace(gain=Fact(gain, at_s, "measured"), cpu_hz=Fact(cpu_hz, at_s, "measured"))
+
+
+def _with(twin: Twin, device: int, new: DeviceTwin) -> Twin:
+    devices = twin.devices
+    return twin._replace(devices=(*devices[:device], new, *devices[device + 1 :]))

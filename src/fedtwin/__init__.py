@@ -19,7 +19,7 @@ _HOME = {
     "simulate": "fedtwin.sim",
 }
 
-__all__ = [  # noqa: PLE0604
+__all__ = [
     "Config",
     "FedtwinError",
     "FedtwinWarning",

@@ -7,7 +7,7 @@ with the same bits.
 """
 
 from enum import IntEnum
-from typing import TypeVar
+from typing import Any, overload
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 MASK = 0xFFFF_FFFF_FFFF_FFFF
 GOLDEN = 0x9E37_79B9_7F4A_7C15
 
-Word = TypeVar("Word", int, NDArray[np.uint64])
+Words = NDArray[np.uint64]
 
 
 class Purpose(IntEnum):
@@ -28,20 +28,32 @@ class Purpose(IntEnum):
     POLICY = 5
 
 
-def mix(z: Word) -> Word:
+@overload
+def mix(z: int) -> int: ...
+@overload
+def mix(z: Words) -> Words: ...
+def mix(z: Any) -> Any:
     """The SplitMix64 finaliser: a bijection of 64-bit words that scatters neighbouring inputs."""
     z = ((z ^ (z >> 30)) * 0xBF58_476D_1CE4_E5B9) & MASK
     z = ((z ^ (z >> 27)) * 0x94D0_49BB_1331_11EB) & MASK
     return z ^ (z >> 31)
 
 
-def stream(seed: int, purpose: int, device: Word) -> Word:
+@overload
+def stream(seed: int, purpose: int, device: int) -> int: ...
+@overload
+def stream(seed: int, purpose: int, device: Words) -> Words: ...
+def stream(seed: int, purpose: int, device: Any) -> Any:
     """Where the stream of one device for one purpose starts."""
     root = mix((mix((seed + GOLDEN) & MASK) + purpose * GOLDEN) & MASK)
     return mix((device * GOLDEN + root) & MASK)
 
 
-def word(start: Word, counter: int) -> Word:
+@overload
+def word(start: int, counter: int) -> int: ...
+@overload
+def word(start: Words, counter: int) -> Words: ...
+def word(start: Any, counter: int) -> Any:
     """The word number ``counter`` (from 0) of a stream."""
     return mix((start + (((counter + 1) * GOLDEN) & MASK)) & MASK)
 
@@ -51,7 +63,7 @@ def uniform(bits: int) -> float:
     return ((bits >> 12) + 0.5) * 2.0**-52
 
 
-def streams(seed: int, purpose: Purpose, devices: int) -> NDArray[np.uint64]:
+def streams(seed: int, purpose: Purpose, devices: int) -> Words:
     """The streams of devices 0 … devices-1."""
     return stream(seed, int(purpose), np.arange(devices, dtype=np.uint64))
 

@@ -103,6 +103,17 @@ def efficiency_limit_of_energy(energy_left_j: float, least_energy_j: float) -> f
     return efficiency_at_energy(log_budget)
 
 
+def log_price_ratio(terms: Terms, noise_over_gain: float) -> float:
+    """ln r = ln(θ_t h / (θ_e δ0²)), with θ_t = λ_t/T_max and θ_e = λ_e/E_max; infinite at either end of λ_e."""
+    theta_t = (1.0 - terms.energy_weight) / terms.max_time_s
+    theta_e = terms.energy_weight / terms.max_energy_j
+    if theta_t == 0.0:
+        return -math.inf
+    if theta_e == 0.0:
+        return math.inf
+    return math.log(theta_t) - math.log(theta_e) - math.log(noise_over_gain)
+
+
 def optimal_plan(terms: Terms, gain: float, cpu_hz: float, samples: float) -> Plan:
     """Problem P11: the power of least cost within C2, C5 and C6 (the three cases of Section IV-B), or why there is none."""
     compute_s = compute_time_s(terms, cpu_hz, samples)
@@ -133,15 +144,13 @@ def optimal_plan(terms: Terms, gain: float, cpu_hz: float, samples: float) -> Pl
             compute_s, math.inf, compute_j, math.inf, math.inf,
         )  # fmt: skip
 
-    theta_t = (1.0 - terms.energy_weight) / terms.max_time_s
-    theta_e = terms.energy_weight / terms.max_energy_j
-    if theta_t == 0.0 or (theta_e > 0.0 and log_marginal(s_time) >= math.log(theta_t / theta_e / noise_over_gain)):
+    log_r = log_price_ratio(terms, noise_over_gain)
+    if log_marginal(s_time) >= log_r:
         power_w, binding = min(min_power_w, max_power_w), TIME_BINDS
-    elif theta_e == 0.0 or log_marginal(s_high) <= math.log(theta_t / theta_e / noise_over_gain):
+    elif log_marginal(s_high) <= log_r:
         power_w, binding = max_power_w, POWER_BINDS if s_power <= s_energy else ENERGY_BINDS
     else:
-        s_best = efficiency_at_optimum(math.log(theta_t / theta_e / noise_over_gain))
-        power_w, binding = power_at(noise_over_gain, s_best), NOTHING_BINDS
+        power_w, binding = power_at(noise_over_gain, efficiency_at_optimum(log_r)), NOTHING_BINDS
     return _plan_at(terms, gain, power_w, min_power_w, max_power_w, binding, compute_s, compute_j)
 
 
@@ -159,9 +168,7 @@ def _plan_at(
     upload_s = upload_time_s(terms, gain, power_w)
     upload_j = upload_energy_j(power_w, upload_s)
     total = cost(terms, compute_s + upload_s, compute_j + upload_j)
-    return Plan(
-        power_w, min_power_w, max_power_w, True, NONE, binding, compute_s, upload_s, compute_j, upload_j, total
-    )
+    return Plan(power_w, min_power_w, max_power_w, True, NONE, binding, compute_s, upload_s, compute_j, upload_j, total)
 
 
 @dataclass(frozen=True)

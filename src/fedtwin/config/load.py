@@ -22,9 +22,7 @@ def load_config(path: str | Path | None = None, overrides: Mapping[str, Any] | N
 
 def build_config(base: Mapping[str, Any], overrides: Mapping[str, Any]) -> Config:
     """The configuration in nested settings, with ``{"section.key": value}`` laid over it, validated."""
-    data: dict[str, Any] = {
-        section: dict(keys) if isinstance(keys, Mapping) else keys for section, keys in base.items()
-    }
+    data: dict[str, Any] = {section: dict(keys) if isinstance(keys, Mapping) else keys for section, keys in base.items()}
     for name, value in overrides.items():
         section, _, key = name.partition(".")
         keys = data.setdefault(section, {})

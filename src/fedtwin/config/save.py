@@ -18,9 +18,7 @@ def to_toml(config: Config) -> str:
 def settings(config: Config) -> dict[str, Any]:
     """Every setting as ``{"section.key": value}``; a fleet file counts by its content, not by its place."""
     flat = {
-        f"{section}.{key}": value
-        for section, keys in config.model_dump(mode="json").items()
-        for key, value in keys.items()
+        f"{section}.{key}": value for section, keys in config.model_dump(mode="json").items() for key, value in keys.items()
     }
     if config.fleet.file is not None:
         flat["fleet.file"] = hashlib.sha256(Path(config.fleet.file).read_bytes()).hexdigest()

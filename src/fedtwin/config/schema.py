@@ -4,12 +4,12 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, field_validator, model_validator
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, field_validator, model_validator
 
 from fedtwin.config.fleet_csv import read_fleet_csv
 from fedtwin.registry import POLICIES, Mode, find_scheme, known_names
 
-POSITIVE_MIN, POSITIVE_MAX = 1e-40, 1e40
+TINY, HUGE = 1e-40, 1e40
 
 
 def _no_bool(value: Any) -> Any:
@@ -18,10 +18,16 @@ def _no_bool(value: Any) -> Any:
     return value
 
 
+def _not_extreme(value: float) -> float:
+    if value != 0.0 and not TINY <= abs(value) <= HUGE:
+        raise ValueError(f"its size must lie between {TINY:g} and {HUGE:g}")
+    return value
+
+
 Real = Annotated[float, BeforeValidator(_no_bool)]
 Whole = Annotated[int, BeforeValidator(_no_bool)]
-Positive = Annotated[Real, Field(ge=POSITIVE_MIN, le=POSITIVE_MAX)]
-NotNegative = Annotated[Real, Field(ge=0, le=POSITIVE_MAX)]
+Positive = Annotated[Real, Field(gt=0), AfterValidator(_not_extreme)]
+NotNegative = Annotated[Real, Field(ge=0), AfterValidator(_not_extreme)]
 
 
 class Section(BaseModel):

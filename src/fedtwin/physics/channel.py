@@ -10,7 +10,7 @@ LN2 = math.log(2.0)
 def path_gain(distance_m: float) -> float:
     """Large-scale gain from the path loss 128.1 + 37.6 log10(d / km) dB of Section V."""
     loss_db = 128.1 + 37.6 * math.log10(distance_m / 1000.0)
-    return 10.0 ** (-loss_db / 10.0)
+    return math.pow(10.0, -loss_db / 10.0)
 
 
 def fading_gain(uniform: float) -> float:

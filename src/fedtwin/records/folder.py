@@ -84,10 +84,13 @@ class RunFolder:
 def make_new_folder(path: Path) -> None:
     """Creates the folder; one that is there already, or cannot be made, is an error."""
     try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.mkdir()
+        if path.exists():
+            raise FileExistsError
+        path.mkdir(parents=True)
     except FileExistsError:
-        raise FedtwinError(f"--out {str(path)!r} exists already: name a folder that does not, nothing is overwritten.") from None
+        raise FedtwinError(
+            f"--out {str(path)!r} exists already: name a folder that does not, nothing is overwritten."
+        ) from None
     except OSError as error:
         raise FedtwinError(f"--out {str(path)!r} cannot be written: {error.strerror}.") from None
 

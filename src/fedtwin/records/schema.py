@@ -8,7 +8,7 @@ SCHEMA_VERSION = 1
 
 
 class Row(NamedTuple):
-    """One decision. A decline costs nothing, so its times, energies and cost are null."""
+    """One decision. A decline costs nothing, so its times, energies and cost are null. The score is column ``index``."""
 
     round: int
     clock_s: float
@@ -23,7 +23,7 @@ class Row(NamedTuple):
     compute_j: float | None
     upload_j: float | None
     cost: float | None
-    index: float
+    score: float
     queue: float
     total_queue: float
     staleness: int | None
@@ -33,56 +33,49 @@ class Row(NamedTuple):
     decline_reason: str | None
     available: list[bool] | None = None
     queues: list[float] | None = None
-    indices: list[float] | None = None
+    scores: list[float] | None = None
 
 
-TRACE_COLUMNS = ("available", "queues", "indices")
+_ROUND_COLUMNS: list[tuple[str, pa.DataType]] = [
+    ("round", pa.int64()),
+    ("clock_s", pa.float64()),
+    ("arrived", pa.int64()),
+    ("device", pa.int64()),
+    ("gain", pa.float64()),
+    ("cpu_hz", pa.float64()),
+    ("samples", pa.int64()),
+    ("power_w", pa.float64()),
+    ("compute_s", pa.float64()),
+    ("upload_s", pa.float64()),
+    ("compute_j", pa.float64()),
+    ("upload_j", pa.float64()),
+    ("cost", pa.float64()),
+    ("index", pa.float64()),
+    ("queue", pa.float64()),
+    ("total_queue", pa.float64()),
+    ("staleness", pa.int64()),
+    ("declined", pa.bool_()),
+    ("time_ok", pa.bool_()),
+    ("energy_ok", pa.bool_()),
+    ("decline_reason", pa.string()),
+]
+_TRACE_COLUMNS: list[tuple[str, pa.DataType]] = [
+    ("available", pa.list_(pa.bool_())),
+    ("queues", pa.list_(pa.float64())),
+    ("indices", pa.list_(pa.float64())),
+]
+ROUNDS = pa.schema(_ROUND_COLUMNS)
+TRACED_ROUNDS = pa.schema(_ROUND_COLUMNS + _TRACE_COLUMNS)
 
-ROUNDS = pa.schema(
-    [
-        ("round", pa.int64()),
-        ("clock_s", pa.float64()),
-        ("arrived", pa.int64()),
-        ("device", pa.int64()),
-        ("gain", pa.float64()),
-        ("cpu_hz", pa.float64()),
-        ("samples", pa.int64()),
-        ("power_w", pa.float64()),
-        ("compute_s", pa.float64()),
-        ("upload_s", pa.float64()),
-        ("compute_j", pa.float64()),
-        ("upload_j", pa.float64()),
-        ("cost", pa.float64()),
-        ("index", pa.float64()),
-        ("queue", pa.float64()),
-        ("total_queue", pa.float64()),
-        ("staleness", pa.int64()),
-        ("declined", pa.bool_()),
-        ("time_ok", pa.bool_()),
-        ("energy_ok", pa.bool_()),
-        ("decline_reason", pa.string()),
-    ]
-)
-
-TRACED_ROUNDS = pa.schema(
-    [
-        *ROUNDS,
-        ("available", pa.list_(pa.bool_())),
-        ("queues", pa.list_(pa.float64())),
-        ("indices", pa.list_(pa.float64())),
-    ]
-)
-
-DEVICES = pa.schema(
-    [
-        ("device", pa.int64()),
-        ("distance_m", pa.float64()),
-        ("path_gain", pa.float64()),
-        ("cpu_hz_mean", pa.float64()),
-        ("samples", pa.int64()),
-        ("tie_rank", pa.int64()),
-    ]
-)
+_DEVICE_COLUMNS: list[tuple[str, pa.DataType]] = [
+    ("device", pa.int64()),
+    ("distance_m", pa.float64()),
+    ("path_gain", pa.float64()),
+    ("cpu_hz_mean", pa.float64()),
+    ("samples", pa.int64()),
+    ("tie_rank", pa.int64()),
+]
+DEVICES = pa.schema(_DEVICE_COLUMNS)
 
 
 def to_table(rows: list[Row], *, trace: bool) -> pa.Table:

@@ -68,9 +68,7 @@ class Tally:
     def mean_cost(self) -> float:
         return self._mean(self.cost_sum)
 
-    def summary(
-        self, *, virtual_time_s: float, rounds: int, trained: Sequence[float], total_queue: float
-    ) -> Summary:
+    def summary(self, *, virtual_time_s: float, rounds: int, trained: Sequence[float], total_queue: float) -> Summary:
         """``trained`` holds the samples every device has trained on in ``rounds`` rounds of the queues."""
         return Summary(
             mean_cost=self.mean_cost,

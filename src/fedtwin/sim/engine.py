@@ -87,7 +87,7 @@ class Engine:
             compute_j=plan.compute_j if spent else None,
             upload_j=plan.upload_j if spent else None,
             cost=cost if spent else None,
-            index=decision.score,
+            score=decision.score,
             queue=decision.queue,
             total_queue=total_queue,
             staleness=staleness,
@@ -97,7 +97,7 @@ class Engine:
             decline_reason=None if spent else REASONS[plan.reason],
             available=snapshot.available if snapshot else None,
             queues=snapshot.queues if snapshot else None,
-            indices=snapshot.scores if snapshot else None,
+            scores=snapshot.scores if snapshot else None,
         )
 
     def _cost_of_this_round(self, device: int) -> float:

@@ -105,7 +105,8 @@ def simulate(
     progress: Callable[[int], None] | None = None,
 ) -> Result:
     """Runs the configuration. Records go to the folder ``out``, or stay in the result, or (``records=False``) nowhere."""
-    warn_of_impossible(config)
+    if sentence := impossible_min_mean_samples(config):
+        warnings.warn(sentence, FedtwinWarning, stacklevel=2)
     engine = Engine(config, trace=trace)
     devices = _devices_table(engine)
     folder = RunFolder(Path(out), config, devices, trace=trace) if out is not None else None
@@ -140,17 +141,16 @@ def run_summary(config: Config, summary: Summary) -> dict[str, Any]:
     }
 
 
-def warn_of_impossible(config: Config) -> None:
+def impossible_min_mean_samples(config: Config) -> str | None:
     """C1 asks for more than one selection a round can give: legal, and worth one sentence."""
     asked = config.objective.min_mean_samples
     largest = largest_min_mean_samples(config, make_fleet(config))
-    if asked > largest:
-        warnings.warn(
-            f"objective.min_mean_samples = {asked:g} cannot be met by any policy on this fleet: "
-            f"the largest value that might be is {largest:.4g}.",
-            FedtwinWarning,
-            stacklevel=3,
-        )
+    if asked <= largest:
+        return None
+    return (
+        f"objective.min_mean_samples = {asked:g} cannot be met by any policy on this fleet: "
+        f"the largest value that might be is {largest:.4g}."
+    )
 
 
 def _summary(engine: Engine, tally: Tally) -> Summary:

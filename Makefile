@@ -1,0 +1,51 @@
+# Two commands from a bare clone: `make demo` and `make test`. Everything they need is set up in .venv.
+PYTHON ?= python3
+VENV   := .venv
+BIN    := $(VENV)/bin
+READY  := $(VENV)/.ready
+OUT    := out/demo
+
+.PHONY: help setup demo test test-all lint types figures bench clean
+
+help:
+	@echo "make demo      set up, compare all schemes of the paper on the default fleet, draw figures 3, 4 and 5 (quick)"
+	@echo "make test      set up, then ruff, mypy and the tests"
+	@echo "make test-all  the same with the tests that need minutes"
+	@echo "make figures   draw figures 3, 4, 5 and regret in full, as docs/results.md shows them"
+	@echo "make bench     measure speed"
+
+setup: $(READY)
+
+$(READY): pyproject.toml constraints.txt
+	$(PYTHON) -c 'import sys; sys.exit("Python 3.11 or newer is needed, this is " + sys.version.split()[0] if sys.version_info < (3, 11) else 0)'
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable '.[dev]'
+	touch $@
+
+demo: $(READY)
+	$(BIN)/fedtwin compare --seeds 5 --rounds 3000
+	$(BIN)/fedtwin figure 3 4 5 --profile quick --out $(OUT) --overwrite
+	@echo
+	@echo "The pictures are in $(OUT): figure_3.png, figure_4.png and figure_5.png, each with its SVG and CSV."
+
+lint: $(READY)
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+
+types: $(READY)
+	$(BIN)/mypy
+
+test: lint types
+	$(BIN)/pytest -n auto -m "not slow"
+
+test-all: lint types
+	$(BIN)/pytest -n auto
+
+figures: $(READY)
+	$(BIN)/fedtwin figure 3 4 5 regret --profile full --out out/figures --overwrite
+
+bench: $(READY)
+	$(BIN)/python -m benchmarks.readable_engine
+
+clean:
+	rm -rf $(VENV) out build dist

@@ -1,0 +1,36 @@
+"""The commands, put together."""
+
+from typing import Annotated
+
+import typer
+
+from fedtwin.cli.compare import compare
+from fedtwin.cli.config import config_app
+from fedtwin.cli.figure import figure
+from fedtwin.cli.power import power
+from fedtwin.cli.run import run
+
+app = typer.Typer(
+    pretty_exceptions_enable=False,
+    rich_markup_mode=None,
+    help="Asynchronous federated learning over a fleet of devices, at the least energy and delay.",
+)
+app.command()(run)
+app.command()(compare)
+app.command()(figure)
+app.command()(power)
+app.add_typer(config_app, name="config")
+
+
+@app.callback(invoke_without_command=True)
+def version(
+    context: typer.Context, show: Annotated[bool, typer.Option("--version", help="Print the version and stop.")] = False
+) -> None:
+    if show:
+        from fedtwin import __version__
+
+        typer.echo(__version__)
+        raise typer.Exit
+    if context.invoked_subcommand is None:
+        typer.echo(context.get_help())
+        raise typer.Exit(2)

@@ -1,0 +1,97 @@
+"""``fedtwin compare``: schemes on the same worlds, or run folders as they are."""
+
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from fedtwin.cli.options import JsonOption, RoundsOption, SeedOption, SetOption, WorkersOption, configuration
+from fedtwin.cli.screen import kept_when_interrupted, number, print_json, print_table, progress_bar
+from fedtwin.errors import FedtwinError
+from fedtwin.registry import SCHEMES
+
+JOURNAL_NAME, COMPARISON_NAME = "unfinished.jsonl", "comparison.json"
+
+
+def compare(
+    paths: Annotated[list[Path] | None, typer.Argument(metavar="[CONFIG.toml | RUN_FOLDER...]")] = None,
+    seeds: Annotated[int, typer.Option(min=1, help="Worlds to run every scheme on.")] = 5,
+    rounds: RoundsOption = None,
+    seed: SeedOption = None,
+    schemes: Annotated[str, typer.Option(help="Schemes or policies, with commas between.")] = ",".join(SCHEMES),
+    assignments: SetOption = None,
+    workers: WorkersOption = None,
+    out: Annotated[
+        Path | None, typer.Option(help="Folder for comparison.json; an interrupted comparison goes on there.")
+    ] = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Compare schemes on the same worlds, with paired differences; or finished run folders, without running anything."""
+    from fedtwin.experiments.compare import compare_folders, compare_schemes
+    from fedtwin.records.folder import write_json
+
+    paths = paths or []
+    if out is not None and (out / COMPARISON_NAME).exists():
+        raise FedtwinError(f"--out {str(out)!r} holds a comparison already: name another folder, nothing is overwritten.")
+    if paths and (len(paths) > 1 or paths[0].is_dir()):
+        comparison = compare_folders(paths)
+    else:
+        base = configuration(paths[0] if paths else None, assignments, rounds=rounds, seed=seed)
+        names = [name.strip() for name in schemes.split(",") if name.strip()]
+        journal = out / JOURNAL_NAME if out is not None else None
+        with kept_when_interrupted(journal), progress_bar("runs", len(names) * seeds) as progress:
+            comparison = compare_schemes(base, names, seeds, workers=workers, journal=journal, progress=lambda: progress(None))
+    report = comparison.as_dict()
+    if out is not None:
+        out.mkdir(parents=True, exist_ok=True)
+        write_json(out / COMPARISON_NAME, report)
+        (out / JOURNAL_NAME).unlink(missing_ok=True)
+    if as_json:
+        print_json(report)
+        return
+    _print_means(report)
+    _print_differences(report)
+
+
+def _print_means(report: dict[str, Any]) -> None:
+    columns = [
+        "scheme",
+        "cost Ω",
+        "95 % interval",
+        "time s",
+        "energy J",
+        "declines",
+        "least samples",
+        "total queue",
+        "seeds",
+    ]
+    rows = [
+        [
+            scheme,
+            f"{means['mean_cost']:.4f}",
+            f"{means['mean_cost_low']:.4f} … {means['mean_cost_high']:.4f}",
+            f"{means['mean_time_s']:.3f}",
+            f"{means['mean_energy_j']:.3f}",
+            number(means["declines"], 1),
+            f"{means['least_mean_samples']:.2f}",
+            f"{means['total_queue']:.0f}",
+            str(means["seeds"]),
+        ]
+        for scheme, means in report["schemes"].items()
+    ]
+    print_table("Means over selections (a synchronous round counts every device it waits for)", columns, rows)
+
+
+def _print_differences(report: dict[str, Any]) -> None:
+    rows = [
+        [
+            f"{pair['first']} − {pair['second']}",
+            f"{pair['mean_difference']:+.4f}",
+            f"{pair['low']:+.4f} … {pair['high']:+.4f}",
+            "—" if pair["p_value"] is None else f"{pair['p_value']:.1e}",
+            "yes" if pair["significant"] else "no",
+        ]
+        for pair in report["paired"]
+    ]
+    if rows:
+        print_table("Paired differences of cost, world by world", ["", "mean", "95 % interval", "p", "significant"], rows)

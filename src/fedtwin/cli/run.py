@@ -1,0 +1,61 @@
+"""``fedtwin run``: simulate one configuration."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from fedtwin.cli.options import (
+    ConfigFile,
+    JsonOption,
+    PolicyOption,
+    RoundsOption,
+    SeedOption,
+    SetOption,
+    configuration,
+)
+from fedtwin.cli.screen import number, print_json, print_table, progress_bar
+from fedtwin.errors import FedtwinError
+
+EXPLAINED = {
+    "mean_cost": "mean cost Ω of a selection",
+    "mean_time_s": "mean time of an update, s",
+    "mean_energy_j": "mean energy of an update, J",
+    "virtual_time_s": "virtual time, s",
+    "rounds": "selections",
+    "declines": "declines",
+    "least_mean_samples": "samples per round of the device that trained least (C1)",
+    "total_queue": "total virtual queue at the end",
+    "passed_rounds": "rounds in which every idle device declined",
+    "mean_staleness": "mean staleness of an upload",
+    "time_violations": "updates over max_time_s (C6)",
+    "energy_violations": "updates over max_energy_j (C5)",
+}
+
+
+def run(
+    config_file: ConfigFile = None,
+    policy: PolicyOption = None,
+    rounds: RoundsOption = None,
+    seed: SeedOption = None,
+    out: Annotated[Path | None, typer.Option(help="New folder for the records.")] = None,
+    trace: Annotated[bool, typer.Option("--trace", help="Record queue and index of every device at every decision.")] = False,
+    assignments: SetOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Simulate one run; with --out keep its records, with --trace all that every decision rests on."""
+    config = configuration(config_file, assignments, policy=policy, rounds=rounds, seed=seed)
+    if trace and out is None:
+        raise FedtwinError("--trace needs --out DIR: the trace is a part of the records.")
+    from fedtwin.sim import run_summary, simulate
+
+    with progress_bar("rounds", config.run.rounds) as progress:
+        result = simulate(config, out=out, trace=trace, records=False, progress=progress)
+    summary = run_summary(config, result.summary)
+    if as_json:
+        print_json(summary)
+        return
+    rows = [[text, number(summary[name])] for name, text in EXPLAINED.items() if summary[name] is not None]
+    print_table(f"{summary['scheme']}, seed {summary['seed']}", ["", ""], rows)
+    if out is not None:
+        typer.echo(f"Records: {out}")

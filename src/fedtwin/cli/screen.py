@@ -1,0 +1,91 @@
+"""What a person sees: tables on standard output, progress on standard error if it is a terminal."""
+
+import json
+import math
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import typer
+
+
+def print_json(data: Mapping[str, Any]) -> None:
+    """One object; infinity and NaN, which JSON lacks, are null."""
+    typer.echo(json.dumps(_plain(data), indent=2, allow_nan=False))
+
+
+def print_table(title: str, columns: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
+    """A table, the first column to the left and the others to the right."""
+    from rich import box
+    from rich.console import Console
+    from rich.table import Table
+
+    console = Console()
+    table = Table(title=title, title_justify="left", title_style="bold", box=box.SIMPLE)
+    for k, column in enumerate(columns):
+        table.add_column(column, justify="right" if k else "left", no_wrap=True)
+    for row in rows:
+        table.add_row(*row)
+    if not console.is_terminal:
+        console.width = max(console.width, 200)
+    console.print(table)
+
+
+@contextmanager
+def progress_bar(what: str, total: int) -> Iterator[Callable[[int | None], None]]:
+    """A bar with the time left. Call it with how much is done, or with None for one more."""
+    from rich.console import Console
+    from rich.progress import (
+        BarColumn,
+        MofNCompleteColumn,
+        Progress,
+        TextColumn,
+        TimeElapsedColumn,
+        TimeRemainingColumn,
+    )
+
+    console = Console(stderr=True)
+    columns = (
+        TextColumn("{task.description}"),
+        BarColumn(),
+        MofNCompleteColumn(),
+        TimeElapsedColumn(),
+        TextColumn("left"),
+        TimeRemainingColumn(),
+    )
+    with Progress(*columns, console=console, disable=not console.is_terminal, transient=True) as bar:
+        task = bar.add_task(what, total=total)
+
+        def update(done: int | None = None) -> None:
+            if done is None:
+                bar.advance(task)
+            else:
+                bar.update(task, completed=done)
+
+        yield update
+
+
+@contextmanager
+def kept_when_interrupted(journal: Path | None) -> Iterator[None]:
+    """Says, when a batch with a journal is interrupted, that nothing finished is lost."""
+    try:
+        yield
+    except KeyboardInterrupt:
+        if journal is not None:
+            typer.echo(f"Finished runs are kept in {journal}: the same command goes on from there.", err=True)
+        raise
+
+
+def number(value: float, digits: int = 4) -> str:
+    return f"{value:.{digits}f}" if isinstance(value, float) and not float(value).is_integer() else f"{value:g}"
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, Mapping):
+        return {key: _plain(item) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [_plain(item) for item in value]
+    if isinstance(value, float) and not math.isfinite(value):
+        return None
+    return value

@@ -1,0 +1,1 @@
+"""Many runs: batches on all cores, comparisons, the committed experiments behind the figures."""

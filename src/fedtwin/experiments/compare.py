@@ -1,0 +1,128 @@
+"""Schemes on the same worlds: means with intervals, and paired differences; by running them, or from run folders."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from itertools import combinations
+from pathlib import Path
+from typing import Any
+
+from fedtwin.config import Config, build_config, load_config, replace_settings, settings
+from fedtwin.errors import FedtwinError
+from fedtwin.experiments.batch import Job, Progress, run_batch
+from fedtwin.experiments.statistics import PairedDifference, mean_interval, paired_difference
+from fedtwin.policies import scheme_name
+from fedtwin.records.folder import CONFIG_NAME, read_summary
+from fedtwin.registry import SCHEMES
+
+MEANS = (
+    "mean_cost",
+    "mean_time_s",
+    "mean_energy_j",
+    "virtual_time_s",
+    "rounds",
+    "declines",
+    "least_mean_samples",
+    "total_queue",
+)
+A_SCHEME_IS_MADE_OF = ("policy.", "run.mode")
+
+Summaries = dict[str, dict[int, dict[str, Any]]]
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """``summaries[scheme][seed]``, one run each."""
+
+    summaries: Summaries
+    paired: list[PairedDifference]
+
+    def as_dict(self) -> dict[str, Any]:
+        """What ``fedtwin compare --json`` prints."""
+        return {
+            "schemes": {scheme: self.means(scheme) for scheme in self.summaries},
+            "paired": [{**asdict(pair), "significant": pair.significant} for pair in self.paired],
+        }
+
+    def means(self, scheme: str) -> dict[str, Any]:
+        runs = list(self.summaries[scheme].values())
+        means: dict[str, Any] = {name: mean_interval([run[name] for run in runs]).mean for name in MEANS}
+        cost = mean_interval([run["mean_cost"] for run in runs])
+        return {**means, "mean_cost_low": cost.low, "mean_cost_high": cost.high, "seeds": len(runs)}
+
+
+def scheme_config(base: Config, name: str) -> Config:
+    """The base configuration under another scheme or policy; a power rule the user set stays."""
+    mode = {} if name in SCHEMES else {"run.mode": base.run.mode}
+    return replace_settings(base, {**mode, "policy.name": name})
+
+
+def compare_schemes(
+    base: Config,
+    names: Sequence[str],
+    seeds: int,
+    *,
+    workers: int | None = None,
+    journal: Path | None = None,
+    progress: Progress | None = None,
+) -> Comparison:
+    """Runs every scheme on the same ``seeds`` worlds."""
+    configs = [
+        replace_settings(scheme_config(base, name), {"run.seed": base.run.seed + k}) for name in names for k in range(seeds)
+    ]
+    outcomes = run_batch([Job(config) for config in configs], workers=workers, journal=journal, progress=progress)
+    return _comparison((config, outcome.summary) for config, outcome in zip(configs, outcomes, strict=True))
+
+
+def compare_folders(folders: Sequence[Path]) -> Comparison:
+    """Compares finished run folders as they are. They must differ in policy, mode and seed only."""
+    runs = []
+    for folder in folders:
+        summary = read_summary(folder)
+        runs.append((load_config(folder / CONFIG_NAME), summary, folder))
+    first_config, _, first_folder = runs[0]
+    world = _world_of(first_config)
+    for config, _, folder in runs[1:]:
+        for name, value in _world_of(config).items():
+            if world.get(name) != value:
+                raise FedtwinError(
+                    f"{str(folder)!r} cannot be compared with {str(first_folder)!r}: "
+                    f"{name} is {value!r} in one and {world.get(name)!r} in the other."
+                )
+    return _comparison((config, summary) for config, summary, _ in runs)
+
+
+def _comparison(runs: Any) -> Comparison:
+    summaries: Summaries = {}
+    for config, summary in runs:
+        by_seed = summaries.setdefault(label(config), {})
+        if config.run.seed in by_seed:
+            raise FedtwinError(f"{label(config)} with run.seed = {config.run.seed} is there twice: leave one out.")
+        by_seed[config.run.seed] = summary
+    return Comparison(summaries, [_pair(summaries, first, second) for first, second in combinations(summaries, 2)])
+
+
+def _pair(summaries: Summaries, first: str, second: str) -> PairedDifference:
+    seeds = sorted(summaries[first].keys() & summaries[second].keys())
+    if not seeds:
+        raise FedtwinError(f"{first} and {second} share no run.seed: run both with the same seeds.")
+    a, b = ([summaries[name][seed]["mean_cost"] for seed in seeds] for name in (first, second))
+    return paired_difference(first, second, a, b)
+
+
+def label(config: Config) -> str:
+    """The scheme's name, with the policy settings that are not the defaults."""
+    default = build_config({}, {}).policy
+    changed = [
+        f"{key}={getattr(config.policy, key)}"
+        for key in ("v", "bonus_scale", "feedback")
+        if getattr(config.policy, key) != getattr(default, key)
+    ]
+    return " ".join([scheme_name(config), *changed])
+
+
+def _world_of(config: Config) -> Mapping[str, Any]:
+    return {
+        name: value
+        for name, value in settings(config).items()
+        if not name.startswith(A_SCHEME_IS_MADE_OF) and name != "run.seed"
+    }

@@ -1,0 +1,93 @@
+"""The experiment behind a figure: one committed TOML file each, nothing about a figure is said anywhere else."""
+
+import tomllib
+from importlib.resources import files
+from typing import Any, Literal
+
+import numpy as np
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+
+from fedtwin.config import Config, build_config
+from fedtwin.errors import FedtwinError
+from fedtwin.experiments.compare import scheme_config
+
+Profile = Literal["quick", "full"]
+FIGURES = ("3", "4", "5", "regret")
+
+
+class Effort(BaseModel):
+    """How much work a profile is."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+    rounds: int = Field(ge=1)
+    seeds: int = Field(ge=1)
+
+
+class Sweep(BaseModel):
+    """One setting, and the values it takes."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+    key: str
+    values: list[float] = Field(min_length=1)
+
+
+class Sampling(BaseModel):
+    """At how many rounds a curve over rounds is sampled, evenly or by ratio."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+    points: int = Field(ge=2)
+    spacing: Literal["even", "ratio"] = "even"
+    first_round: int = Field(1, ge=1)
+
+    def rounds(self, last: int) -> tuple[int, ...]:
+        space = np.linspace if self.spacing == "even" else np.geomspace
+        return tuple(sorted({round(float(x)) for x in space(self.first_round, last, self.points)}))
+
+
+class Experiment(BaseModel):
+    """Schemes × values of one setting × seeds, on a base configuration."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+    figure: str
+    title: str
+    x_label: str
+    y_label: str
+    schemes: list[str] = Field(min_length=1)
+    sweep: Sweep | None = None
+    sampling: Sampling | None = None
+    profiles: dict[Profile, Effort]
+    config: dict[str, dict[str, Any]] = {}
+
+    def configs(self, profile: Profile) -> list[tuple[str, float | None, Config]]:
+        """Every run: scheme, value of the swept setting, configuration."""
+        effort = self.profiles[profile]
+        values: list[float | None] = list(self.sweep.values) if self.sweep else [None]
+        return [
+            (scheme, value, scheme_config(self._base(value, effort.rounds, seed), scheme))
+            for scheme in self.schemes
+            for value in values
+            for seed in range(effort.seeds)
+        ]
+
+    def _base(self, value: float | None, rounds: int, seed: int) -> Config:
+        swept = {self.sweep.key: value} if self.sweep and value is not None else {}
+        return build_config(self.config, {**swept, "run.rounds": rounds, "run.seed": seed})
+
+
+def load_experiment(figure: str) -> Experiment:
+    """The committed experiment of a figure."""
+    if figure not in FIGURES:
+        raise FedtwinError(f"figure {figure!r} is unknown: choose one of {', '.join(FIGURES)}.")
+    return parse_experiment(files("fedtwin.experiments").joinpath(f"figure_{figure}.toml").read_text(encoding="utf-8"))
+
+
+def parse_experiment(text: str) -> Experiment:
+    """An experiment from TOML."""
+    try:
+        return Experiment.model_validate(tomllib.loads(text))
+    except tomllib.TOMLDecodeError as error:
+        raise FedtwinError(f"The experiment is not valid TOML: {error}.") from None
+    except ValidationError as error:
+        first = error.errors()[0]
+        place = ".".join(str(part) for part in first["loc"])
+        raise FedtwinError(f"The experiment's {place} = {first['input']!r} is not allowed: {first['msg']}.") from None

@@ -1,0 +1,40 @@
+"""One figure as three files: PNG to look at, SVG to print, CSV to check."""
+
+import csv
+from pathlib import Path
+
+from fedtwin.errors import FedtwinError
+from fedtwin.experiments.spec import Experiment
+from fedtwin.experiments.tables import TableRow
+from fedtwin.figures import DRAW
+
+SIZE_INCHES = (7.0, 4.6)
+SUFFIXES = (".png", ".svg", ".csv")
+
+
+def figure_paths(folder: Path, figure: str) -> list[Path]:
+    return [folder / f"figure_{figure}{suffix}" for suffix in SUFFIXES]
+
+
+def save_figure(folder: Path, experiment: Experiment, note: str, table: list[TableRow]) -> list[Path]:
+    """Draws the table and writes all three files; ``note`` says under the picture what it rests on."""
+    try:
+        from matplotlib import rc_context
+        from matplotlib.figure import Figure
+    except ImportError:
+        raise FedtwinError("Figures need matplotlib: pip install 'fedtwin[figures]'.") from None
+    png, svg, data = figure_paths(folder, experiment.figure)
+    folder.mkdir(parents=True, exist_ok=True)
+    with rc_context({"svg.hashsalt": "fedtwin", "font.size": 9.0, "axes.grid": True, "grid.alpha": 0.3}):
+        picture = Figure(figsize=SIZE_INCHES, layout="constrained")
+        axes = picture.add_subplot()
+        DRAW[experiment.figure](axes, experiment, table)
+        picture.suptitle(experiment.title)
+        axes.set(xlabel=f"{experiment.x_label}\n{note}", ylabel=experiment.y_label)
+        picture.savefig(png, dpi=150, metadata={"Software": None})
+        picture.savefig(svg, metadata={"Date": None, "Creator": None})
+    with data.open("w", newline="", encoding="utf-8") as lines:
+        writer = csv.DictWriter(lines, fieldnames=list(table[0]))
+        writer.writeheader()
+        writer.writerows(table)
+    return [png, svg, data]

@@ -1,0 +1,145 @@
+"""The real command line, in processes of its own."""
+
+import json
+import math
+import tomllib
+from pathlib import Path
+
+import pandas as pd
+import pytest
+
+from fedtwin import __version__
+from tests.conftest import Cli
+
+RUN_KEYS = {
+    *("mean_cost", "mean_time_s", "mean_energy_j", "virtual_time_s", "rounds", "declines"),
+    *("least_mean_samples", "total_queue"),
+}
+PLAN_KEYS = {
+    *("power_w", "min_power_w", "max_power_w", "feasible", "reason", "time_s", "energy_j", "cost"),
+}
+
+
+def test_version_and_help(cli: Cli) -> None:
+    assert cli("--version").stdout.strip() == __version__
+    helped = cli("--help")
+    assert helped.returncode == 0
+    assert all(command in helped.stdout for command in ("run", "compare", "figure", "power", "config"))
+
+
+def test_run_prints_json_and_is_quiet_when_not_a_terminal(cli: Cli) -> None:
+    done = cli("run", "--rounds", 50, "--json")
+    assert done.returncode == 0 and done.stderr == ""
+    report = json.loads(done.stdout)
+    assert report.keys() >= RUN_KEYS and report["rounds"] == 50
+
+
+def test_run_writes_a_folder_and_a_table(cli: Cli, tmp_path: Path) -> None:
+    done = cli("run", "--rounds", 50, "--policy", "Sy-fairness", "--seed", 4, "--out", "run", "--trace")
+    assert done.returncode == 0 and "Sy-fairness, seed 4" in done.stdout and "mean cost" in done.stdout
+    rounds = pd.read_parquet(tmp_path / "run" / "rounds.parquet")
+    assert {"available", "queues", "indices"} <= set(rounds.columns) and len(rounds.queues[0]) == 30
+
+
+def test_run_takes_a_file_and_settings(cli: Cli, tmp_path: Path) -> None:
+    (tmp_path / "c.toml").write_text("[run]\nrounds = 40\n[policy]\nname = 'random'\n")
+    report = json.loads(cli("run", "c.toml", "--set", "policy.power=optimal", "--json").stdout)
+    assert (report["rounds"], report["scheme"], report["power"]) == (40, "Random (optimal power)", "optimal")
+
+
+def test_compare_prints_json_with_the_promised_keys(cli: Cli) -> None:
+    done = cli("compare", "--seeds", 2, "--rounds", 60, "--json")
+    report = json.loads(done.stdout)
+    assert list(report["schemes"]) == ["CU-UCB", "As-Q-only", "As-fairness", "Sy-fairness", "Random"]
+    assert all(means.keys() >= RUN_KEYS for means in report["schemes"].values())
+    assert {"first", "second", "mean_difference", "low", "high", "p_value"} <= report["paired"][0].keys()
+
+
+def test_compare_prints_tables(cli: Cli) -> None:
+    done = cli("compare", "--seeds", 2, "--rounds", 60, "--schemes", "CU-UCB,genie")
+    assert done.returncode == 0 and "CU-UCB − genie" in done.stdout
+
+
+def test_compare_reads_run_folders(cli: Cli) -> None:
+    for name in ("CU-UCB", "Random"):
+        for seed in (0, 1):
+            assert cli("run", "--policy", name, "--seed", seed, "--rounds", 60, "--out", f"{name}{seed}").returncode == 0
+    from_folders = cli("compare", "CU-UCB0", "CU-UCB1", "Random0", "Random1", "--json")
+    rerun = cli("compare", "--schemes", "CU-UCB,Random", "--seeds", 2, "--rounds", 60, "--json")
+    assert from_folders.returncode == 0 and from_folders.stdout == rerun.stdout
+
+
+def test_power_explains_itself_in_words(cli: Cli) -> None:
+    case = ("--cpu-hz", 2e9, "--samples", 80)
+    assert "no constraint binds" in cli("power", "--gain", 1e-12, *case).stdout
+    assert "max_time_s binds" in cli("power", "--gain", 1e-15, *case).stdout
+    assert "max_power_w binds" in cli("power", "--gain", 1e-12, *case, "--set", "objective.energy_weight=0").stdout
+    changes = ("--set", "objective.energy_weight=0", "--set", "radio.max_power_w=30")
+    assert "max_energy_j binds" in cli("power", "--gain", 1e-12, *case, *changes).stdout
+    assert "declines (energy-limit)" in cli("power", "--gain", 1e-19, *case).stdout
+    assert "declines (power-limit)" in cli("power", "--gain", 1e-12, *case, "--set", "radio.max_power_w=1e-4").stdout
+
+
+def test_power_prints_json_with_null_for_infinity(cli: Cli) -> None:
+    feasible = json.loads(cli("power", "--gain", 1e-12, "--cpu-hz", 2e9, "--samples", 80, "--json").stdout)
+    assert feasible.keys() >= PLAN_KEYS and feasible["feasible"] and math.isclose(feasible["power_w"], 0.104544, rel_tol=1e-4)
+    declined = json.loads(cli("power", "--gain", 1e-12, "--cpu-hz", 1e8, "--samples", 80, "--json").stdout)
+    assert declined["reason"] == "compute-time" and declined["power_w"] == 0
+    assert declined["time_s"] is declined["energy_j"] is declined["cost"] is None
+
+
+def test_config_show_check_and_schema(cli: Cli) -> None:
+    shown = cli("config", "show", "--set", "run.rounds=7", "--policy", "Sy-fairness")
+    settings = tomllib.loads(shown.stdout)
+    assert settings["run"] == {"mode": "sync", "rounds": 7, "seed": 0} and settings["policy"]["name"] == "fairness"
+    checked = cli("config", "check", "--set", "objective.min_mean_samples=4")
+    assert checked.returncode == 0 and checked.stdout.startswith("valid: CU-UCB")
+    assert checked.stderr.startswith("warning: objective.min_mean_samples = 4 cannot be met") and "2.834" in checked.stderr
+    assert "bandwidth_hz" in json.dumps(json.loads(cli("config", "schema").stdout))
+
+
+def test_figure_writes_pictures_and_overwrites_nothing(cli: Cli, tmp_path: Path) -> None:
+    done = cli("figure", "5", "--profile", "quick", "--out", "pictures")
+    assert done.returncode == 0
+    assert sorted(path.name for path in (tmp_path / "pictures").iterdir()) == ["figure_5.csv", "figure_5.png", "figure_5.svg"]
+    refused = cli("figure", "5", "--profile", "quick", "--out", "pictures")
+    assert refused.returncode == 2 and "exists already" in refused.stderr
+
+
+BAD = {
+    "negative bandwidth": (["run", "--set", "radio.bandwidth_hz=-1"], "radio.bandwidth_hz = -1"),
+    "unknown policy": (["run", "--policy", "best"], "policy.name = 'best'"),
+    "policy that cannot be loaded": (["run", "--policy", "no.such:POLICY"], "policy.name = 'no.such:POLICY'"),
+    "channels > devices": (["run", "--set", "fleet.channels=31"], "channels = 31"),
+    "NaN": (["run", "--set", "objective.max_time_s=nan"], "objective.max_time_s = nan"),
+    "corrupt TOML": (["run", "corrupt.toml"], "not valid TOML"),
+    "no such TOML": (["run", "nowhere.toml"], "nowhere.toml"),
+    "folder exists": (["run", "--rounds", "5", "--out", "there"], "exists already"),
+    "folder cannot be written": (["run", "--rounds", "5", "--out", "corrupt.toml/x"], "cannot be written"),
+    "CSV without a column": (["run", "--set", "fleet.file=bad.csv"], "no column cpu_hz"),
+    "rounds": (["run", "--rounds", "0"], "run.rounds = 0"),
+    "--set without a value": (["run", "--set", "run.rounds"], "section.key=value"),
+    "trace without out": (["run", "--trace"], "--trace needs --out"),
+    "gain": (["power", "--gain", "-1", "--cpu-hz", "1e9", "--samples", "80"], "gain = -1.0"),
+    "power without a gain": (["power", "--cpu-hz", "1e9", "--samples", "80"], "--gain"),
+    "figure": (["figure", "6"], "figure '6' is unknown"),
+    "scheme": (["compare", "--schemes", "CU-UCB,Best", "--rounds", "5"], "policy.name = 'Best'"),
+    "comparison of no run": (["compare", "there", "there2"], "not the folder of a finished run"),
+    "unknown command": (["train"], "train"),
+    "unknown option": (["run", "--round", "5"], "--round"),
+}
+
+
+@pytest.mark.parametrize("name", BAD)
+def test_bad_input_is_one_sentence_and_exit_code_2(cli: Cli, tmp_path: Path, name: str) -> None:
+    (tmp_path / "corrupt.toml").write_text("[run\nrounds = 3")
+    (tmp_path / "bad.csv").write_text("distance_m,samples\n50,80\n")
+    (tmp_path / "there").mkdir()
+    before = sorted(path.name for path in tmp_path.rglob("*"))
+    arguments, sentence = BAD[name]
+    done = cli(*arguments)
+    assert done.returncode == 2
+    assert sentence in done.stderr and "Traceback" not in done.stderr
+    assert len(done.stderr.strip().splitlines()) == 1, done.stderr
+    assert done.stdout == ""
+    assert sorted(path.name for path in tmp_path.rglob("*")) == before, "nothing was written"

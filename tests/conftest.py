@@ -1,0 +1,33 @@
+"""What the tests share."""
+
+import os
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from hypothesis import settings
+
+settings.register_profile("fedtwin", deadline=None, derandomize=True, max_examples=60)
+settings.load_profile("fedtwin")
+
+Cli = Callable[..., subprocess.CompletedProcess[str]]
+FEDTWIN = [sys.executable, "-W", "error", "-c", "from fedtwin.cli import main; main()"]
+
+
+def run_cli(*arguments: object, cwd: Path | None = None) -> subprocess.CompletedProcess[str]:
+    environment = {**os.environ, "COLUMNS": "200"}
+    return subprocess.run(
+        [*FEDTWIN, *map(str, arguments)], capture_output=True, text=True, cwd=cwd, env=environment, timeout=300, check=False
+    )
+
+
+@pytest.fixture
+def cli(tmp_path: Path) -> Cli:
+    """The real command line in a process of its own, in an empty folder."""
+
+    def run(*arguments: object) -> subprocess.CompletedProcess[str]:
+        return run_cli(*arguments, cwd=tmp_path)
+
+    return run

@@ -1,0 +1,89 @@
+import signal
+import subprocess
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from fedtwin.config import build_config
+from fedtwin.errors import FedtwinError, FedtwinWarning
+from fedtwin.experiments import batch
+from fedtwin.experiments.batch import Job, run_batch
+from tests.conftest import FEDTWIN, run_cli
+
+
+def jobs(count: int, rounds: int = 120) -> list[Job]:
+    names = ["cu-ucb", "Sy-fairness"]
+    return [
+        Job(build_config({}, {"run.seed": k, "run.rounds": rounds, "policy.name": names[k % 2]}), (1, 50, 120))
+        for k in range(count)
+    ]
+
+
+def test_no_number_depends_on_the_workers() -> None:
+    assert run_batch(jobs(5), workers=1) == run_batch(jobs(5), workers=2) == run_batch(jobs(5), workers=3)
+
+
+def test_outcomes_come_in_the_order_of_the_jobs_and_duplicates_run_once() -> None:
+    told: list[int] = []
+    outcomes = run_batch([*jobs(4), jobs(1)[0]], workers=2, progress=lambda: told.append(1))
+    assert [outcome.summary["seed"] for outcome in outcomes] == [0, 1, 2, 3, 0]
+    assert outcomes[0] == outcomes[4] and len(told) == 5
+
+
+def test_a_journal_is_gone_on_with_and_a_cut_line_is_run_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    journal = tmp_path / "runs.jsonl"
+    expected = run_batch(jobs(4), workers=1, journal=journal)
+    lines = journal.read_text().splitlines()
+    journal.write_text("\n".join(lines[:2]) + "\n" + lines[2][:40])
+    ran: list[str] = []
+    real = batch._run
+
+    def counted(packed: dict[str, Any]) -> dict[str, Any]:
+        ran.append(packed["key"])
+        return real(packed)
+
+    monkeypatch.setattr(batch, "_run", counted)
+    assert run_batch(jobs(4), workers=1, journal=journal) == expected
+    assert ran == [job.key for job in jobs(4)[2:]]
+    assert run_batch(jobs(4), workers=1, journal=journal) == expected and len(ran) == 2
+
+
+def test_a_journal_of_other_runs_is_not_believed(tmp_path: Path) -> None:
+    journal = tmp_path / "runs.jsonl"
+    run_batch(jobs(2, rounds=60), workers=1, journal=journal)
+    assert run_batch(jobs(2), workers=1, journal=journal) == run_batch(jobs(2), workers=1)
+
+
+def test_warnings_come_once_and_before_the_work() -> None:
+    asking = [Job(build_config({}, {"objective.min_mean_samples": 9.0, "run.rounds": 2, "run.seed": k})) for k in range(3)]
+    with pytest.warns(FedtwinWarning, match=r"min_mean_samples = 9 .*\(3 of 3 runs") as caught:
+        run_batch(asking, workers=1)
+    assert len(caught) == 1
+
+
+def test_a_journal_that_cannot_be_written_is_one_sentence(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    with pytest.raises(FedtwinError, match="cannot be written"):
+        run_batch(jobs(1), journal=tmp_path / "file" / "runs.jsonl")
+
+
+@pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGINT])
+def test_an_ended_comparison_goes_on_where_it_stopped(tmp_path: Path, how: signal.Signals) -> None:
+    command = ["compare", "--seeds", "12", "--rounds", "3000", "--schemes", "CU-UCB,As-fairness", "--out", "out", "--json"]
+    journal = tmp_path / "out" / "unfinished.jsonl"
+    process = subprocess.Popen([*FEDTWIN, *command], cwd=tmp_path, stderr=subprocess.PIPE, text=True, start_new_session=True)
+    while not journal.exists() or len(journal.read_text().splitlines()) < 4:
+        assert process.poll() is None
+        time.sleep(0.02)
+    process.send_signal(how)
+    _, errors = process.communicate(timeout=60)
+    finished = [line for line in journal.read_text().splitlines() if line.endswith("}")]
+    assert 4 <= len(finished) < 24 and not (tmp_path / "out" / "comparison.json").exists()
+    if how == signal.SIGINT:
+        assert process.returncode == 130 and "goes on from there" in errors and "Traceback" not in errors
+    again = run_cli(*command, cwd=tmp_path)
+    fresh = run_cli(*command[:-3], "--json", cwd=tmp_path)
+    assert again.returncode == 0 and again.stdout == fresh.stdout
+    assert not journal.exists() and (tmp_path / "out" / "comparison.json").exists()

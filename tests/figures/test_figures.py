@@ -1,0 +1,46 @@
+import csv
+from pathlib import Path
+
+import pytest
+from PIL import Image
+
+from fedtwin.experiments.spec import FIGURES, Experiment, load_experiment
+from fedtwin.experiments.tables import figure_table
+from fedtwin.figures.save import save_figure
+
+
+def tiny(figure: str) -> Experiment:
+    experiment = load_experiment(figure).model_dump()
+    experiment["profiles"] = {"quick": {"rounds": 120, "seeds": 2}}
+    return Experiment.model_validate(experiment)
+
+
+@pytest.mark.parametrize("figure", FIGURES)
+def test_a_figure_is_a_picture_and_the_numbers_behind_it(figure: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("fedtwin.experiments.stationary.stationary_costs.__defaults__", (60,))
+    experiment = tiny(figure)
+    table = figure_table(experiment, "quick", workers=1)
+    png, svg, data = save_figure(tmp_path, experiment, "(tiny)", table)
+    with Image.open(png) as picture:
+        assert picture.size == (1050, 690) and len(set(picture.convert("L").tobytes())) > 10
+    assert svg.read_text().lstrip().startswith("<?xml")
+    with data.open(newline="") as lines:
+        rows = list(csv.DictReader(lines))
+    assert len(rows) == len(table) and list(rows[0]) == list(table[0])
+    assert all(float(row["low"]) <= float(row["high"]) for row in rows)
+
+
+def test_the_same_table_gives_the_same_bytes(tmp_path: Path) -> None:
+    experiment = tiny("3")
+    table = figure_table(experiment, "quick", workers=1)
+    one, two = (save_figure(tmp_path / name, experiment, "(tiny)", table) for name in ("one", "two"))
+    for first, second in zip(one, two, strict=True):
+        assert first.read_bytes() == second.read_bytes(), first.name
+
+
+def test_a_curve_that_still_grows_is_said_to(tmp_path: Path) -> None:
+    table = figure_table(tiny("5"), "quick", workers=1)
+    for v in (1e4, 3e5):
+        rows = [row for row in table if row["v"] == v]
+        assert rows[-1]["flattened"] == (abs(rows[-1]["growth_over_last_fifth"]) < 0.02)
+    assert save_figure(tmp_path, tiny("5"), "", table)[1].read_text().count("over the last fifth") >= 4

@@ -1,0 +1,156 @@
+"""A reader's own code, which imports nothing from the engine, re-derives every decision from the records of a traced run."""
+
+import math
+import tomllib
+from collections import defaultdict
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+import pytest
+from scipy.optimize import brentq
+
+from tests.conftest import run_cli
+
+RUNS = {
+    "cu-ucb": ["--policy", "cu-ucb", "--rounds", "2500"],
+    "with declines": ["--policy", "CU-UCB", "--rounds", "500", "--set", "objective.max_time_s=0.7"],
+    "odd D_min": ["--policy", "CU-UCB", "--rounds", "500", "--set", "objective.min_mean_samples=0.1"],
+    "energy only": ["--policy", "CU-UCB", "--rounds", "300", "--set", "objective.energy_weight=1"],
+    "on-arrival": ["--policy", "cu-ucb", "--rounds", "500", "--set", "policy.feedback=on-arrival"],
+    "queue-only": ["--policy", "As-Q-only", "--rounds", "500"],
+    "fairness": ["--policy", "As-fairness", "--rounds", "500"],
+    "sync": ["--policy", "Sy-fairness", "--rounds", "500"],
+    "random": ["--policy", "Random", "--rounds", "500"],
+    "random, optimal power": ["--policy", "Random", "--rounds", "300", "--set", "policy.power=optimal"],
+    "genie": ["--policy", "genie", "--rounds", "300"],
+}
+OPTIMAL = {"cu-ucb", "queue-only", "genie"}
+
+
+class Reader:
+    """The paper's equations once more, slow and plain."""
+
+    def __init__(self, folder: Path) -> None:
+        self.config: dict[str, Any] = tomllib.loads((folder / "config.toml").read_text())
+        self.rounds = pd.read_parquet(folder / "rounds.parquet")
+        self.devices = pd.read_parquet(folder / "devices.parquet")
+        self.radio, self.compute, self.goal = (self.config[name] for name in ("radio", "compute", "objective"))
+        self.noise_w = 1e-3 * 10 ** (self.radio["noise_dbm"] / 10)
+        power = self.config["policy"]["power"]
+        self.optimal = power == "optimal" or (power == "scheme" and self.config["policy"]["name"] in OPTIMAL)
+
+    def upload_s(self, gain: float, power_w: float) -> float:
+        rate = self.radio["bandwidth_hz"] * math.log1p(power_w * gain / self.noise_w) / math.log(2)
+        return float(self.radio["update_bits"] / rate)
+
+    def cost(self, time_s: float, energy_j: float) -> float:
+        weight = self.goal["energy_weight"]
+        return float((1 - weight) * time_s / self.goal["max_time_s"] + weight * energy_j / self.goal["max_energy_j"])
+
+    def power(self, row: Any) -> float:
+        """Roots of the constraints and of the derivative by Brent's method; 0 for a decline."""
+        if not self.optimal:
+            return float(self.radio["max_power_w"])
+        work = row.samples * self.compute["cycles_per_sample"]
+        time_left = self.goal["max_time_s"] - work / row.cpu_hz
+        energy_left = self.goal["max_energy_j"] - self.compute["capacitance"] * work * row.cpu_hz**2
+        if time_left <= 0 or energy_left <= 0:
+            return 0.0
+
+        def root(rising: Any) -> float:
+            return math.exp(brentq(lambda log_p: rising(math.exp(log_p)), -60, 40, xtol=1e-13, rtol=1e-15))
+
+        full_power_s = self.upload_s(row.gain, self.radio["max_power_w"])
+        if full_power_s > time_left:
+            return 0.0
+        low = root(lambda p: time_left - self.upload_s(row.gain, p))
+        high = min(self.radio["max_power_w"], root(lambda p: p * self.upload_s(row.gain, p) - energy_left))
+        if low > high:
+            return 0.0
+        theta_t = (1 - self.goal["energy_weight"]) / self.goal["max_time_s"]
+        theta_e = self.goal["energy_weight"] / self.goal["max_energy_j"]
+        if theta_t == 0:
+            return low
+        g = row.gain / self.noise_w
+        best = root(lambda p: theta_e * (math.log1p(p * g) * (1 + p * g) / g - p) - theta_t)
+        return float(min(max(best, low), high))
+
+
+@pytest.fixture(scope="module", params=RUNS)
+def reader(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Reader:
+    folder = tmp_path_factory.mktemp("traced") / "run"
+    done = run_cli("run", *RUNS[request.param], "--trace", "--out", folder)
+    assert done.returncode == 0, done.stderr
+    return Reader(folder)
+
+
+def test_power_time_energy_and_cost(reader: Reader) -> None:
+    sync = reader.config["run"]["mode"] == "sync"
+    rows = reader.rounds
+    slowest = (rows.compute_s + rows.upload_s).groupby(rows["round"]).transform("max")
+    for row, slowest_s in zip(rows.itertuples(), slowest, strict=True):
+        power_w = reader.power(row)
+        assert (power_w == 0) == row.declined
+        if row.declined:
+            continue
+        assert row.power_w == pytest.approx(power_w, rel=1e-9)
+        work = row.samples * reader.compute["cycles_per_sample"]
+        assert row.compute_s == pytest.approx(work / row.cpu_hz, rel=1e-9)
+        assert row.compute_j == pytest.approx(reader.compute["capacitance"] * work * row.cpu_hz**2, rel=1e-9)
+        assert row.upload_s == pytest.approx(reader.upload_s(row.gain, row.power_w), rel=1e-9)
+        assert row.upload_j == pytest.approx(row.power_w * row.upload_s, rel=1e-9)
+        time_s = slowest_s if sync else row.compute_s + row.upload_s
+        assert row.cost == pytest.approx(reader.cost(time_s, row.compute_j + row.upload_j), rel=1e-9)
+        assert row.time_ok == (row.compute_s + row.upload_s <= reader.goal["max_time_s"] * (1 + 1e-9))
+        assert row.energy_ok == (row.compute_j + row.upload_j <= reader.goal["max_energy_j"] * (1 + 1e-9))
+
+
+def test_queues_indices_and_the_choice(reader: Reader) -> None:
+    policy, d_min = reader.config["policy"], reader.goal["min_mean_samples"]
+    on_arrival = policy["feedback"] == "on-arrival"
+    samples, ranks = reader.devices.samples.tolist(), reader.devices.tie_rank.tolist()
+    fleet = range(len(samples))
+    queues = [0.0 for _ in fleet]
+    selections = [0 for _ in fleet]
+    costs: dict[int, list[float]] = defaultdict(list)
+    in_flight: dict[int, float] = {}
+    last_round = 0
+    declined_now: set[int] = set()
+    for round_, rows in reader.rounds.groupby("round", sort=True):
+        assert round_ == last_round + 1, "a round without any row would leave a gap"
+        last_round = round_
+        declined_now.clear()
+        taken = rows[~rows.declined]
+        arrived = rows.arrived.iloc[0]
+        if on_arrival and not math.isnan(arrived) and int(arrived) in in_flight:
+            costs[int(arrived)].append(in_flight.pop(int(arrived)))
+        for row in rows.itertuples():
+            assert list(row.queues) == pytest.approx(queues, rel=1e-9, abs=1e-9)
+            assert row.queue == pytest.approx(queues[row.device], rel=1e-9, abs=1e-9)
+            assert row.total_queue == pytest.approx(sum(queues), rel=1e-9, abs=1e-9)
+            candidates = [n for n in fleet if row.available[n]]
+            assert row.device == min(candidates, key=lambda n: (row.indices[n], ranks[n]))
+            assert not declined_now & set(candidates)
+            if row.declined:
+                declined_now.add(row.device)
+            for n in fleet:
+                expected = None
+                if policy["name"] == "cu-ucb":
+                    bonus = math.sqrt(3 * math.log(round_) / (2 * len(costs[n]))) if costs[n] else 0.0
+                    mean = sum(costs[n]) / len(costs[n]) if costs[n] else 0.0
+                    expected = policy["v"] * max(mean - bonus, 0) - queues[n] * samples[n]
+                elif policy["name"] == "queue-only":
+                    expected = -queues[n] * samples[n]
+                elif policy["name"] == "fairness":
+                    expected = selections[n]
+                if expected is not None:
+                    assert row.indices[n] == pytest.approx(expected, rel=1e-9, abs=1e-6)
+        for row in taken.itertuples():
+            selections[row.device] += 1
+            if on_arrival:
+                in_flight[row.device] = row.cost
+            else:
+                costs[row.device].append(row.cost)
+        chosen = set(taken.device)
+        queues = [max(queues[n] + d_min - (samples[n] if n in chosen else 0), 0.0) for n in fleet]

@@ -5,14 +5,13 @@ BIN    := $(VENV)/bin
 READY  := $(VENV)/.ready
 OUT    := out/demo
 
-.PHONY: help setup demo test test-all lint types figures bench clean
+.PHONY: help setup demo test test-all lint types figures clean
 
 help:
 	@echo "make demo      set up, compare all schemes of the paper on the default fleet, draw figures 3, 4 and 5 (quick)"
 	@echo "make test      set up, then ruff, mypy and the tests"
 	@echo "make test-all  the same with the tests that need minutes"
 	@echo "make figures   draw figures 3, 4, 5 and regret in full, as docs/results.md shows them"
-	@echo "make bench     measure speed"
 
 setup: $(READY)
 
@@ -43,9 +42,6 @@ test-all: lint types
 
 figures: $(READY)
 	$(BIN)/fedtwin figure 3 4 5 regret --profile full --out out/figures --overwrite
-
-bench: $(READY)
-	$(BIN)/python -m benchmarks.readable_engine
 
 clean:
 	rm -rf $(VENV) out build dist

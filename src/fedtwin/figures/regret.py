@@ -24,4 +24,5 @@ def draw_regret(axes: "Axes", experiment: Experiment, table: list[TableRow]) -> 
     axes.set_xscale("log")
     axes.set_yscale("symlog", linthresh=0.1, linscale=2.0)
     axes.set_yticks([0, 0.02, 0.04, 0.06, 0.08, 0.1, 1, 10], ["0", "0.02", "0.04", "0.06", "0.08", "0.1", "1", "10"])
-    axes.legend()
+    axes.set_ylim(-0.01, 30)
+    axes.legend(loc="lower center", bbox_to_anchor=(0.5, 1.0), ncols=2, frameon=False)

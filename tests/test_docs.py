@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from fedtwin.config import Config
-from fedtwin.records.schema import DEVICES, TRACED_ROUNDS
+from fedtwin.config import Config, LearningConfig
+from fedtwin.records.schema import DEVICES, EVALUATIONS, rounds_schema
 from fedtwin.records.summary import Summary
 from fedtwin.registry import POLICIES, SCHEMES
 
@@ -20,7 +20,7 @@ def text_of(name: str) -> str:
 
 def test_every_setting_is_documented_with_its_default() -> None:
     page = text_of("docs/configuration.md")
-    for section, keys in Config().model_dump().items():
+    for section, keys in Config(learning=LearningConfig()).model_dump().items():
         part = page.split(f"## [{section}]")[1].split("\n## ")[0]
         for key, default in keys.items():
             shown = "" if default is None else f"{default:g}" if isinstance(default, float) else str(default)
@@ -29,7 +29,12 @@ def test_every_setting_is_documented_with_its_default() -> None:
 
 def test_every_column_is_documented() -> None:
     page = text_of("docs/records.md")
-    for name in [*TRACED_ROUNDS.names, *DEVICES.names, *Summary.__dataclass_fields__]:
+    for name in [
+        *rounds_schema(trace=True, learning=True).names,
+        *DEVICES.names,
+        *EVALUATIONS.names,
+        *Summary.__dataclass_fields__,
+    ]:
         assert f"`{name}`" in page, name
 
 

@@ -9,7 +9,7 @@ import fedtwin
 
 ROOT = Path(fedtwin.__file__).parent
 LAYERS = [
-    *("errors", "draws", "registry", "config", "physics", "power", "twin", "policies", "records", "coordinator"),
+    *("errors", "draws", "registry", "config", "physics", "power", "twin", "policies", "learning", "records", "coordinator"),
     *("sim", "experiments", "figures", "cli"),
 ]
 DECIDES = ("twin", "policies", "coordinator")

@@ -26,6 +26,9 @@ class Purpose(IntEnum):
     TIES = 3
     START = 4
     POLICY = 5
+    PARTITION = 6
+    TRAINING = 7
+    MODEL = 8
 
 
 @overload

@@ -2,10 +2,11 @@
 
 from fedtwin.config.load import build_config, load_config, parse_assignment, replace_settings
 from fedtwin.config.save import config_hash, settings, to_toml
-from fedtwin.config.schema import Config
+from fedtwin.config.schema import Config, LearningConfig
 
 __all__ = [
     "Config",
+    "LearningConfig",
     "build_config",
     "config_hash",
     "load_config",

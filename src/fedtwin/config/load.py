@@ -4,7 +4,7 @@ import difflib
 import tomllib
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 from pydantic import BaseModel, ValidationError
 
@@ -95,8 +95,9 @@ def _unknown(place: Sequence[str]) -> str:
     model: type[BaseModel] = Config
     for section in place[:-1]:
         annotation = model.model_fields[section].annotation
-        if isinstance(annotation, type) and issubclass(annotation, BaseModel):
-            model = annotation
+        for kind in get_args(annotation) or (annotation,):
+            if isinstance(kind, type) and issubclass(kind, BaseModel):
+                model = kind
     allowed = list(model.model_fields)
     close = difflib.get_close_matches(place[-1], allowed, n=1)
     hint = f" (did you mean {close[0]}?)" if close else ""

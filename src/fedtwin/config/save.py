@@ -17,12 +17,18 @@ def to_toml(config: Config) -> str:
 
 def settings(config: Config) -> dict[str, Any]:
     """Every setting as ``{"section.key": value}``; a fleet file counts by its content, not by its place."""
-    flat = {
-        f"{section}.{key}": value for section, keys in config.model_dump(mode="json").items() for key, value in keys.items()
-    }
+    flat = {f"{section}.{key}": value for section, keys in _sections(config).items() for key, value in keys.items()}
     if config.fleet.file is not None:
         flat["fleet.file"] = hashlib.sha256(Path(config.fleet.file).read_bytes()).hexdigest()
     return flat
+
+
+def _sections(config: Config) -> dict[str, dict[str, Any]]:
+    """Settings by section; a run that does not learn has no learning section."""
+    sections: dict[str, dict[str, Any]] = config.model_dump(mode="json")
+    if config.learning is None:
+        del sections["learning"]
+    return sections
 
 
 def config_hash(config: Config) -> str:

@@ -128,6 +128,33 @@ class RunConfig(Section):
     seed: Whole = Field(0, ge=0, lt=2**63, description="seed of the fleet, the channel, the CPUs and the ties")
 
 
+class LearningConfig(Section):
+    """What is trained, and how. A run without this section schedules only."""
+
+    dataset: str = Field("digits", description="`digits`, `fashion-mnist`, `cifar-10`, or a `.npz` of your own")
+    model: str = Field("mlp", description="`mlp`, `small-cnn`, `resnet18`, `resnet18-groupnorm`, or module:factory")
+    partition: Literal["iid", "dirichlet"] = Field("iid", description="how classes are mixed on a device")
+    dirichlet_gamma: Positive = Field(0.5, description="γ1, concentration of the Dirichlet partition")
+    owned_samples: Whole = Field(500, ge=1, le=10**9, description="samples a device owns; D_n of them train in a round")
+    local_epochs: Whole = Field(1, ge=1, le=10_000, description="passes over the samples of a round")
+    batch_size: Whole = Field(32, ge=1, le=10**6, description="samples per gradient step")
+    learning_rate: Positive = Field(0.05, description="step size of local SGD")
+    proximal: NotNegative = Field(0.005, description="m, weight of the proximal term (m/2)‖w − w_download‖²")
+    aggregation: Literal["scheme", "fedasync", "fedavg", "fedbuff"] = Field(
+        "scheme", description="how uploads are mixed; scheme: fedavg in sync mode, fedasync otherwise"
+    )
+    mixing: Real = Field(0.6, gt=0, le=1, description="ρ, weight of a fresh upload")
+    staleness: Literal["constant", "hinge", "polynomial"] = Field("polynomial", description="s(t − τ)")
+    staleness_exponent: NotNegative = Field(0.5, description="a of the polynomial (t − τ + 1)^−a")
+    hinge_a: NotNegative = Field(10.0, description="slope of the hinge")
+    hinge_b: NotNegative = Field(4.0, description="staleness up to which the hinge is 1")
+    buffer_size: Whole = Field(10, ge=1, le=10**6, description="K of FedBuff")
+    evaluate_every_s: Positive = Field(5.0, description="virtual seconds between evaluations on the test set")
+    executor: Literal["auto", "serial", "processes", "cuda"] = Field("auto", description="how local trainings are computed")
+    device: Literal["auto", "cpu", "cuda"] = Field("auto", description="where they are computed; auto: as the executor says")
+    workers: Whole = Field(0, ge=0, le=1024, description="worker processes; 0: one per core")
+
+
 class Config(Section):
     """One run, whole."""
 
@@ -137,6 +164,13 @@ class Config(Section):
     objective: ObjectiveConfig = ObjectiveConfig()
     policy: PolicyConfig = PolicyConfig()
     run: RunConfig = RunConfig()
+    learning: LearningConfig | None = None
+
+    @model_validator(mode="after")
+    def _aggregation_suits_the_mode(self) -> "Config":
+        if self.learning is not None and self.learning.aggregation == "fedavg" and self.run.mode == "async":
+            raise ValueError("learning.aggregation = 'fedavg' needs run.mode = 'sync': it averages a whole round")
+        return self
 
     @model_validator(mode="before")
     @classmethod

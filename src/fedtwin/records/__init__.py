@@ -1,11 +1,12 @@
 """Records: rows, their schema, the run folder, the summary."""
 
 from fedtwin.records.folder import RunFolder, read_rounds, read_summary
-from fedtwin.records.schema import DEVICES, SCHEMA_VERSION, Row, to_table
+from fedtwin.records.schema import DEVICES, EVALUATIONS, SCHEMA_VERSION, Row, rounds_schema, to_table
 from fedtwin.records.summary import Summary, Tally
 
 __all__ = [
     "DEVICES",
+    "EVALUATIONS",
     "SCHEMA_VERSION",
     "Row",
     "RunFolder",
@@ -13,5 +14,6 @@ __all__ = [
     "Tally",
     "read_rounds",
     "read_summary",
+    "rounds_schema",
     "to_table",
 ]

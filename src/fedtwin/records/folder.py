@@ -1,8 +1,12 @@
-"""The run folder. While a run goes on, ``rounds.parquet`` is a folder of finished parts, so a kill at any moment leaves
-readable records; when it ends, the parts become one file of the same name. ``summary.json`` is written last."""
+"""The run folder. While a run goes on, ``rounds.parquet`` is a folder of parts, so a kill at any moment leaves readable
+records; when it ends, the parts become one file of the same name. ``summary.json`` is written last.
+
+Parts are cut by the number of rows alone, so a resumed run, which replays its schedule, writes the same parts again.
+"""
 
 import json
 import shutil
+import time
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -12,73 +16,112 @@ import pyarrow.parquet as pq
 
 from fedtwin.config import Config, to_toml
 from fedtwin.errors import FedtwinError
-from fedtwin.records.schema import ROUNDS, TRACED_ROUNDS, Row, to_table
+from fedtwin.records.schema import EVALUATIONS, Row, rounds_schema, to_table
 
-ROUNDS_NAME, CONFIG_NAME, SUMMARY_NAME, DEVICES_NAME, START_NAME, FLEET_NAME = (
+ROUNDS_NAME, CONFIG_NAME, SUMMARY_NAME, DEVICES_NAME, START_NAME, FLEET_NAME, EVALUATIONS_NAME = (
     "rounds.parquet",
     "config.toml",
     "summary.json",
     "devices.parquet",
     "start.parquet",
     "fleet.csv",
+    "evaluations.parquet",
 )
+TRACE_MARK, OLD_PARTS, WHOLE = ".trace", ".rounds.parts", ".rounds.parquet"
 ROWS_PER_PART = 10_000
 VALUES_PER_PART = 3_000_000
+SAVE_EVERY_S = 5.0
 
 
 class RunFolder:
-    """Writes one run. Nothing that exists is ever overwritten."""
+    """Writes one run, new or resumed. A new run overwrites nothing."""
 
-    def __init__(self, path: Path, config: Config, devices: pa.Table, *, trace: bool) -> None:
+    def __init__(self, path: Path, config: Config, devices: pa.Table, *, trace: bool, resume: bool = False) -> None:
         self.path = path
-        self._trace = trace
+        self._schema = rounds_schema(trace=trace, learning=config.learning is not None)
         self._rows: list[Row] = []
         self._parts = 0
+        self._saved_at = time.monotonic()
         self._rows_per_part = ROWS_PER_PART
         if trace:
             self._rows_per_part = max(1, min(ROWS_PER_PART, VALUES_PER_PART // config.fleet.devices))
+        if resume:
+            self._lay_the_parts_out_again()
+            return
         make_new_folder(path)
         (path / ROUNDS_NAME).mkdir()
+        if trace:
+            (path / TRACE_MARK).touch()
         self._write_config(config)
         pq.write_table(devices, path / DEVICES_NAME)
 
     def write_start(self, rows: list[Row]) -> None:
         """The first M dispatches, t = 0, which no mean counts."""
-        pq.write_table(to_table(rows, trace=self._trace), self.path / START_NAME)
+        _write_whole(to_table(rows, self._schema), self.path / START_NAME)
+
+    def write_evaluations(self, evaluations: list[Any]) -> None:
+        """All evaluations so far, as tuples in the order of the columns."""
+        columns = list(zip(*evaluations, strict=True)) or [()] * len(EVALUATIONS)
+        arrays = [pa.array(column, type=kind.type) for column, kind in zip(columns, EVALUATIONS, strict=True)]
+        _write_whole(pa.Table.from_arrays(arrays, schema=EVALUATIONS), self.path / EVALUATIONS_NAME)
 
     def add(self, row: Row) -> None:
         self._rows.append(row)
         if len(self._rows) >= self._rows_per_part:
-            self.flush()
+            self.save()
+            self._parts += 1
+            self._rows.clear()
+        elif len(self._rows) % 100 == 0 and time.monotonic() - self._saved_at > SAVE_EVERY_S:
+            self.save()
 
-    def flush(self) -> None:
-        """Everything so far is on disk and readable."""
-        if not self._rows:
-            return
-        name = f"part-{self._parts:06d}.parquet"
-        unfinished = self.path / ROUNDS_NAME / f".{name}"
-        pq.write_table(to_table(self._rows, trace=self._trace), unfinished)
-        unfinished.rename(self.path / ROUNDS_NAME / name)
-        self._parts += 1
-        self._rows.clear()
+    def save(self) -> None:
+        """Everything so far is on disk and readable; a part that is not full yet is written again later."""
+        if self._rows:
+            _write_whole(to_table(self._rows, self._schema), self.path / ROUNDS_NAME / f"part-{self._parts:06d}.parquet")
+        self._saved_at = time.monotonic()
 
     def finish(self, summary: Mapping[str, Any]) -> None:
         """The parts become one file, and the summary is written."""
-        self.flush()
-        parts, whole, old = self.path / ROUNDS_NAME, self.path / ".rounds.parquet", self.path / ".rounds.parts"
-        with pq.ParquetWriter(whole, TRACED_ROUNDS if self._trace else ROUNDS) as writer:
+        self.save()
+        parts, whole, old = self.path / ROUNDS_NAME, self.path / WHOLE, self.path / OLD_PARTS
+        with pq.ParquetWriter(whole, self._schema) as writer:
             for part in sorted(parts.glob("part-*.parquet")):
                 writer.write_table(pq.read_table(part))
         parts.rename(old)
-        whole.rename(self.path / ROUNDS_NAME)
+        whole.rename(parts)
         shutil.rmtree(old)
+        (self.path / TRACE_MARK).unlink(missing_ok=True)
         write_json(self.path / SUMMARY_NAME, summary)
+
+    def _lay_the_parts_out_again(self) -> None:
+        """Wherever a run was killed, also while it put its parts together, they are a folder again."""
+        parts, old = self.path / ROUNDS_NAME, self.path / OLD_PARTS
+        if parts.is_file():
+            parts.unlink()
+        if old.exists() and not parts.exists():
+            old.rename(parts)
+        parts.mkdir(exist_ok=True)
 
     def _write_config(self, config: Config) -> None:
         if config.fleet.file is not None:
             shutil.copyfile(config.fleet.file, self.path / FLEET_NAME)
             config = config.model_copy(update={"fleet": config.fleet.model_copy(update={"file": FLEET_NAME})})
         (self.path / CONFIG_NAME).write_text(to_toml(config), encoding="utf-8")
+
+
+def _write_whole(table: pa.Table, path: Path) -> None:
+    unfinished = path.with_name(f".{path.name}")
+    pq.write_table(table, unfinished)
+    unfinished.rename(path)
+
+
+def check_resumable(path: Path) -> bool:
+    """Whether the unfinished run in the folder is traced; anything but an unfinished run is an error."""
+    if (path / SUMMARY_NAME).exists():
+        raise FedtwinError(f"--resume {str(path)!r}: this run is finished, there is nothing to resume.")
+    if not (path / CONFIG_NAME).exists() or not (path / DEVICES_NAME).exists():
+        raise FedtwinError(f"--resume {str(path)!r} is not the folder of an unfinished run.")
+    return (path / TRACE_MARK).exists()
 
 
 def make_new_folder(path: Path) -> None:

@@ -31,6 +31,7 @@ class Row(NamedTuple):
     time_ok: bool
     energy_ok: bool
     decline_reason: str | None
+    train_loss: float | None = None
     available: list[bool] | None = None
     queues: list[float] | None = None
     scores: list[float] | None = None
@@ -64,8 +65,16 @@ _TRACE_COLUMNS: list[tuple[str, pa.DataType]] = [
     ("queues", pa.list_(pa.float64())),
     ("indices", pa.list_(pa.float64())),
 ]
-ROUNDS = pa.schema(_ROUND_COLUMNS)
-TRACED_ROUNDS = pa.schema(_ROUND_COLUMNS + _TRACE_COLUMNS)
+_LEARNING_COLUMNS: list[tuple[str, pa.DataType]] = [("train_loss", pa.float64())]
+_EVALUATION_COLUMNS: list[tuple[str, pa.DataType]] = [
+    ("round", pa.int64()),
+    ("clock_s", pa.float64()),
+    ("energy_j", pa.float64()),
+    ("test_loss", pa.float64()),
+    ("test_accuracy", pa.float64()),
+]
+EVALUATIONS = pa.schema(_EVALUATION_COLUMNS)
+_FIELD_OF = {"index": "score", "indices": "scores"}
 
 _DEVICE_COLUMNS: list[tuple[str, pa.DataType]] = [
     ("device", pa.int64()),
@@ -78,9 +87,13 @@ _DEVICE_COLUMNS: list[tuple[str, pa.DataType]] = [
 DEVICES = pa.schema(_DEVICE_COLUMNS)
 
 
-def to_table(rows: list[Row], *, trace: bool) -> pa.Table:
-    """Rows as an Arrow table of the fixed schema."""
-    schema = TRACED_ROUNDS if trace else ROUNDS
-    columns = list(zip(*rows, strict=True)) if rows else [()] * len(Row._fields)
-    arrays = [pa.array(column, type=field.type) for column, field in zip(columns, schema, strict=False)]
+def rounds_schema(*, trace: bool, learning: bool) -> pa.Schema:
+    """The columns of a run: ``train_loss`` where a model is trained, lists over all devices where it is traced."""
+    return pa.schema(_ROUND_COLUMNS + (_LEARNING_COLUMNS if learning else []) + (_TRACE_COLUMNS if trace else []))
+
+
+def to_table(rows: list[Row], schema: pa.Schema) -> pa.Table:
+    """Rows as an Arrow table of the given columns."""
+    columns = dict(zip(Row._fields, zip(*rows, strict=True), strict=True)) if rows else {}
+    arrays = [pa.array(columns.get(_FIELD_OF.get(field.name, field.name), ()), type=field.type) for field in schema]
     return pa.Table.from_arrays(arrays, schema=schema)

@@ -23,9 +23,15 @@ class Summary:
     mean_staleness: float | None
     time_violations: int
     energy_violations: int
+    test_loss: float | None = None
+    test_accuracy: float | None = None
 
     def as_dict(self) -> dict[str, Any]:
-        return asdict(self)
+        """Every mean; those of the model only where one was trained."""
+        trained_too = asdict(self)
+        if self.test_accuracy is None:
+            del trained_too["test_loss"], trained_too["test_accuracy"]
+        return trained_too
 
 
 @dataclass

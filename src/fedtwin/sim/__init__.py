@@ -1,5 +1,5 @@
 """The simulator."""
 
-from fedtwin.sim.run import Result, Series, impossible_min_mean_samples, run_summary, simulate
+from fedtwin.sim.run import Result, Series, impossible_min_mean_samples, resume, run_summary, simulate
 
-__all__ = ["Result", "Series", "impossible_min_mean_samples", "run_summary", "simulate"]
+__all__ = ["Result", "Series", "impossible_min_mean_samples", "resume", "run_summary", "simulate"]

@@ -8,7 +8,7 @@ from fedtwin.coordinator import Decision
 from fedtwin.draws import Purpose, ranks
 from fedtwin.power import Plan
 from fedtwin.records import Row
-from fedtwin.sim.engine import Asked, Emit, Engine
+from fedtwin.sim.engine import Asked, Emit, Engine, Pause
 
 
 class Arrival(NamedTuple):
@@ -19,26 +19,37 @@ class Arrival(NamedTuple):
     plan: Plan
 
 
-def run(engine: Engine, emit: Emit, on_start: Callable[[list[Row]], None] | None = None) -> None:
+class News(NamedTuple):
+    """The upload that opened a round: whose, how stale, its training loss. A round that fills an empty channel has none."""
+
+    arrived: int | None
+    staleness: int | None
+    train_loss: float | None
+
+
+NOTHING = News(None, None, None)
+
+
+def run(engine: Engine, emit: Emit, pause: Pause, on_start: Callable[[list[Row]], None] | None = None) -> None:
     """Rounds 1 … T. A round in which every idle device declines passes, and its channel waits for the next arrival."""
     in_flight, first_rows = _dispatch_the_first(engine)
     if on_start is not None:
         on_start(first_rows)
     rounds, channels = engine.config.run.rounds, engine.config.fleet.channels
-    coordinator = engine.coordinator
-    while coordinator.round < rounds:
-        arrived = staleness = None
+    while engine.coordinator.round < rounds:
+        pause()
+        news = NOTHING
         if in_flight:
-            engine.clock_s, arrived, plan = heapq.heappop(in_flight)
-            staleness = coordinator.report(arrived, plan.cost, plan.compute_s, engine.clock_s)
+            engine.clock_s, device, plan = heapq.heappop(in_flight)
+            news = News(device, *engine.report(device, plan.cost, plan))
         else:
             engine.clock_s += engine.world.terms.max_time_s
-        while len(in_flight) < channels and coordinator.round < rounds:
-            taken = _one_round(engine, emit, arrived, staleness)
+        while len(in_flight) < channels and engine.coordinator.round < rounds:
+            taken = _one_round(engine, emit, news)
             if taken is None:
                 break
             heapq.heappush(in_flight, taken)
-            arrived = staleness = None
+            news = NOTHING
 
 
 def _dispatch_the_first(engine: Engine) -> tuple[list[Arrival], list[Row]]:
@@ -57,11 +68,11 @@ def _dispatch_the_first(engine: Engine) -> tuple[list[Arrival], list[Row]]:
     return in_flight, rows
 
 
-def _one_round(engine: Engine, emit: Emit, arrived: int | None, staleness: int | None) -> Arrival | None:
+def _one_round(engine: Engine, emit: Emit, news: News) -> Arrival | None:
     engine.coordinator.open_round()
     while (asked := engine.ask_the_best()) is not None:
         plan = asked.plan
-        emit(engine.row(asked, plan.cost, arrived, staleness), plan.compute_s + plan.upload_s)
+        emit(engine.row(asked, plan.cost, *news), plan.compute_s + plan.upload_s)
         if plan.feasible:
             engine.accept(asked.decision.device, asked.draw, plan)
             return _arrival(engine, asked.decision.device, plan)

@@ -1,7 +1,7 @@
 """What the two simulators share: the world answers for the devices, the coordinator decides, rows come out."""
 
 from collections.abc import Callable
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from fedtwin.config import Config
 from fedtwin.coordinator import Coordinator, Decision, Snapshot
@@ -14,7 +14,11 @@ from fedtwin.records import Row
 from fedtwin.twin import new_twin
 from fedtwin.twin.update import Offer
 
+if TYPE_CHECKING:
+    from fedtwin.learning.learner import Learner
+
 Emit = Callable[[Row, float], None]
+Pause = Callable[[], None]
 
 
 class Asked(NamedTuple):
@@ -30,8 +34,9 @@ class Asked(NamedTuple):
 class Engine:
     """The state of one simulated run: world, coordinator and virtual clock."""
 
-    def __init__(self, config: Config, *, trace: bool = False) -> None:
+    def __init__(self, config: Config, *, trace: bool = False, learner: "Learner | None" = None) -> None:
         self.config = config
+        self.learner = learner
         self.world = World(config)
         self.clock_s = 0.0
         self.trace = trace
@@ -66,10 +71,28 @@ class Engine:
         return Asked(decision, snapshot, total_queue, draw, plan)
 
     def accept(self, device: int, draw: Draw, plan: Plan, *, counted: bool = True) -> None:
+        """The device takes the round and downloads the model."""
         offer = Offer(draw.gain, draw.cpu_hz, plan.compute_s, plan.cost)
         self.coordinator.accept(device, offer, self.clock_s, counted=counted)
+        if self.learner is not None:
+            self.learner.downloaded(device, self.coordinator.round)
 
-    def row(self, asked: Asked, cost: float, arrived: int | None = None, staleness: int | None = None) -> Row:
+    def report(self, device: int, cost: float, plan: Plan) -> tuple[int, float | None]:
+        """The device's upload arrives now: its staleness, and its training loss where a model is trained."""
+        staleness = self.coordinator.report(device, cost, plan.compute_s, self.clock_s)
+        if self.learner is None:
+            return staleness, None
+        self.learner.evaluate_until(self.clock_s, self.coordinator.round)
+        return staleness, self.learner.uploaded(device, self.coordinator.round, plan.compute_j + plan.upload_j)
+
+    def row(
+        self,
+        asked: Asked,
+        cost: float,
+        arrived: int | None = None,
+        staleness: int | None = None,
+        train_loss: float | None = None,
+    ) -> Row:
         """One decision as it is written down; ``cost`` is what it is charged."""
         decision, snapshot, total_queue, draw, plan = asked
         terms, spent = self.world.terms, plan.feasible
@@ -95,6 +118,7 @@ class Engine:
             time_ok=not spent or within(plan.compute_s + plan.upload_s, terms.max_time_s),
             energy_ok=not spent or within(plan.compute_j + plan.upload_j, terms.max_energy_j),
             decline_reason=None if spent else REASONS[plan.reason],
+            train_loss=train_loss,
             available=snapshot.available if snapshot else None,
             queues=snapshot.queues if snapshot else None,
             scores=snapshot.scores if snapshot else None,

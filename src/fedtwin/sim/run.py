@@ -1,24 +1,29 @@
 """``simulate(config)``: one run, its summary and its records."""
 
+import time
 import warnings
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
 from fedtwin import __version__
-from fedtwin.config import Config, config_hash
-from fedtwin.errors import FedtwinWarning
+from fedtwin.config import Config, config_hash, load_config
+from fedtwin.errors import FedtwinError, FedtwinWarning
 from fedtwin.physics.fleet import largest_min_mean_samples, make_fleet
 from fedtwin.policies import power_rule, scheme_name
-from fedtwin.records import DEVICES, SCHEMA_VERSION, Row, RunFolder, Summary, Tally, read_rounds, to_table
-from fedtwin.records.folder import ROWS_PER_PART
+from fedtwin.records import DEVICES, SCHEMA_VERSION, Row, RunFolder, Summary, Tally, read_rounds, rounds_schema, to_table
+from fedtwin.records.folder import CONFIG_NAME, ROWS_PER_PART, check_resumable
 from fedtwin.sim import asynchronous, synchronous
 from fedtwin.sim.engine import Engine
 
-ROWS_PER_PROGRESS = 500
+if TYPE_CHECKING:
+    from fedtwin.learning.executors import Executor
+    from fedtwin.learning.learner import Evaluation, Learner, LearnerState
+
+CHECKPOINT_EVERY_S = 30.0
 
 
 @dataclass
@@ -38,6 +43,7 @@ class Result:
     summary: Summary
     devices: pa.Table
     series: Series
+    evaluations: list["Evaluation"]
     folder: Path | None
     _rounds: pa.Table | None
 
@@ -58,13 +64,16 @@ class _Recorder:
     """Takes every row of a run: sums it up, writes it down, samples the series, moves the progress bar."""
 
     def __init__(
-        self, *, folder: RunFolder | None, keep: bool, trace: bool, checkpoints: Sequence[int],
+        self,
+        *,
+        folder: RunFolder | None,
+        schema: pa.Schema | None,
+        checkpoints: Sequence[int],
         progress: Callable[[int], None] | None,
-    ) -> None:  # fmt: skip
+    ) -> None:
         self.tally = Tally()
         self.series = Series()
-        self._folder, self._trace, self._progress = folder, trace, progress
-        self._keep = keep and folder is None
+        self._folder, self._schema, self._progress = folder, schema, progress
         self._rows: list[Row] = []
         self._tables: list[pa.Table] = []
         self._checkpoints = sorted(set(checkpoints), reverse=True)
@@ -73,26 +82,48 @@ class _Recorder:
         self.tally.add(row, charged_s)
         if self._folder is not None:
             self._folder.add(row)
-        elif self._keep:
+        elif self._schema is not None:
             self._rows.append(row)
             if len(self._rows) == ROWS_PER_PART:
-                self._pack()
+                self._pack(self._schema)
         while self._checkpoints and row.round >= self._checkpoints[-1] and not row.declined:
             self.series.rounds.append(self._checkpoints.pop())
             self.series.mean_cost.append(self.tally.mean_cost)
             self.series.total_queue.append(row.total_queue)
-        if self._progress is not None and self.tally.selections % ROWS_PER_PROGRESS == 0:
+        if self._progress is not None:
             self._progress(self.tally.selections)
 
     def table(self) -> pa.Table | None:
-        if not self._keep:
+        """The rows kept in memory; None if they went to a folder or nowhere."""
+        if self._schema is None or self._folder is not None:
             return None
-        self._pack()
+        self._pack(self._schema)
         return pa.concat_tables(self._tables)
 
-    def _pack(self) -> None:
-        self._tables.append(to_table(self._rows, trace=self._trace))
+    def _pack(self, schema: pa.Schema) -> None:
+        self._tables.append(to_table(self._rows, schema))
         self._rows.clear()
+
+
+class _Checkpoints:
+    """Between rounds: lets a resumed learner go on where it stopped, and writes a checkpoint now and then."""
+
+    def __init__(self, config: Config, learner: "Learner | None", folder: RunFolder | None, every_s: float) -> None:
+        self._hash, self._learner, self._folder, self._every_s = config_hash(config), learner, folder, every_s
+        self._written_at = time.monotonic()
+
+    def pause(self) -> None:
+        if self._learner is None:
+            return
+        self._learner.go_on()
+        if self._folder is not None and not self._learner.replaying and time.monotonic() - self._written_at >= self._every_s:
+            from fedtwin.learning.checkpoint import write_checkpoint
+
+            state = self._learner.state()
+            self._folder.save()
+            self._folder.write_evaluations(state.evaluations)
+            write_checkpoint(self._folder.path, state, self._hash)
+            self._written_at = time.monotonic()
 
 
 def simulate(
@@ -103,27 +134,102 @@ def simulate(
     records: bool = True,
     checkpoints: Sequence[int] = (),
     progress: Callable[[int], None] | None = None,
+    checkpoint_every_s: float = CHECKPOINT_EVERY_S,
+    executor: "Executor | None" = None,
 ) -> Result:
     """Runs the configuration. Records go to the folder ``out``, or stay in the result, or (``records=False``) nowhere."""
     if sentence := impossible_min_mean_samples(config):
         warnings.warn(sentence, FedtwinWarning, stacklevel=2)
+    return _run(
+        config, Path(out) if out is not None else None, None,
+        trace=trace, records=records, checkpoints=checkpoints, progress=progress, checkpoint_every_s=checkpoint_every_s,
+        executor=executor,
+    )  # fmt: skip
+
+
+def resume(
+    folder: str | Path, *, progress: Callable[[int], None] | None = None, checkpoint_every_s: float = CHECKPOINT_EVERY_S
+) -> Result:
+    """Goes on with an unfinished run: its schedule is replayed, its training continues from the last checkpoint."""
+    path = Path(folder)
+    trace = check_resumable(path)
+    config = load_config(path / CONFIG_NAME)
+    state = None
+    if config.learning is not None:
+        from fedtwin.learning.checkpoint import read_checkpoint
+
+        state = read_checkpoint(path, config_hash(config))
+    return _run(
+        config, path, _Resumed(state),
+        trace=trace, records=True, checkpoints=(), progress=progress, checkpoint_every_s=checkpoint_every_s,
+    )  # fmt: skip
+
+
+@dataclass(frozen=True)
+class _Resumed:
+    """A run that was begun before; its learner's last checkpoint, if it wrote one."""
+
+    state: "LearnerState | None"
+
+
+def _run(
+    config: Config, out: Path | None, resumed: _Resumed | None, *, trace: bool, records: bool, checkpoints: Sequence[int],
+    progress: Callable[[int], None] | None, checkpoint_every_s: float, executor: "Executor | None" = None,
+) -> Result:  # fmt: skip
     engine = Engine(config, trace=trace)
     devices = _devices_table(engine)
-    folder = RunFolder(Path(out), config, devices, trace=trace) if out is not None else None
-    recorder = _Recorder(folder=folder, keep=records, trace=trace, checkpoints=checkpoints, progress=progress)
+    learner = _make_learner(config, engine, resumed, executor)
     try:
-        if config.run.mode == "async":
-            asynchronous.run(engine, recorder.add, on_start=folder.write_start if folder else None)
-        else:
-            synchronous.run(engine, recorder.add)
-    except BaseException:
+        engine.learner = learner
+        folder = RunFolder(out, config, devices, trace=trace, resume=resumed is not None) if out is not None else None
+        schema = rounds_schema(trace=trace, learning=learner is not None) if records else None
+        recorder = _Recorder(folder=folder, schema=schema, checkpoints=checkpoints, progress=progress)
+        pause = _Checkpoints(config, learner, folder, checkpoint_every_s).pause
+        try:
+            if config.run.mode == "async":
+                asynchronous.run(engine, recorder.add, pause, on_start=folder.write_start if folder else None)
+            else:
+                synchronous.run(engine, recorder.add, pause)
+        except BaseException:
+            if folder is not None:
+                folder.save()
+            raise
+        summary = _summary(engine, recorder.tally)
+        evaluations: list[Evaluation] = []
+        if learner is not None:
+            pause()
+            learner.evaluate_at_the_end(engine.clock_s, engine.coordinator.round)
+            evaluations = learner.evaluations()
+            last = evaluations[-1]
+            summary = replace(summary, test_loss=last.test_loss, test_accuracy=last.test_accuracy)
         if folder is not None:
-            folder.flush()
-        raise
-    summary = _summary(engine, recorder.tally)
-    if folder is not None:
-        folder.finish(run_summary(config, summary))
-    return Result(config, summary, devices, recorder.series, folder.path if folder else None, recorder.table())
+            if learner is not None:
+                _write_learned(folder, learner, evaluations)
+            folder.finish(run_summary(config, summary))
+    finally:
+        if learner is not None:
+            learner.close()
+    return Result(config, summary, devices, recorder.series, evaluations, out, recorder.table())
+
+
+def _make_learner(config: Config, engine: Engine, resumed: _Resumed | None, executor: "Executor | None") -> "Learner | None":
+    if config.learning is None:
+        return None
+    try:
+        from fedtwin.learning.learner import Learner
+    except ImportError as error:
+        raise FedtwinError(f"[learning] needs PyTorch and safetensors ({error}): pip install 'fedtwin[learn]'.") from None
+    samples = [device.samples for device in engine.world.fleet]
+    return Learner(config, samples, resumed.state if resumed else None, executor)
+
+
+def _write_learned(folder: RunFolder, learner: "Learner", evaluations: "list[Evaluation]") -> None:
+    from fedtwin.learning.checkpoint import CHECKPOINT_NAME
+    from fedtwin.learning.layout import save_weights
+
+    folder.write_evaluations(evaluations)
+    save_weights(folder.path / "model.safetensors", learner.layout, learner.model)
+    (folder.path / CHECKPOINT_NAME).unlink(missing_ok=True)
 
 
 def run_summary(config: Config, summary: Summary) -> dict[str, Any]:

@@ -1,14 +1,15 @@
 """The synchronous run: a round is M devices, and all wait for the slowest (Sy-fairness, Section V)."""
 
 from fedtwin.physics.cost import cost
-from fedtwin.sim.engine import Asked, Emit, Engine
+from fedtwin.sim.engine import Asked, Emit, Engine, Pause
 
 
-def run(engine: Engine, emit: Emit) -> None:
+def run(engine: Engine, emit: Emit, pause: Pause) -> None:
     """Rounds of M selections until T selections are made; every one is charged the latency of the slowest of its round."""
     wanted = engine.config.run.rounds
     selections = 0
     while selections < wanted and engine.coordinator.round < wanted:
+        pause()
         selections += _one_round(engine, emit, min(engine.config.fleet.channels, wanted - selections))
 
 
@@ -23,12 +24,13 @@ def _one_round(engine: Engine, emit: Emit, wanted: int) -> int:
     terms = engine.world.terms
     slowest_s = max((asked.plan.compute_s + asked.plan.upload_s for asked in accepted), default=terms.max_time_s)
     charged = [cost(terms, slowest_s, asked.plan.compute_j + asked.plan.upload_j) for asked in answers]
-    for asked, cost_charged in zip(answers, charged, strict=True):
-        emit(engine.row(asked, cost_charged), slowest_s)
+    rows = [engine.row(asked, cost_charged) for asked, cost_charged in zip(answers, charged, strict=True)]
     for asked in accepted:
         engine.accept(asked.decision.device, asked.draw, asked.plan)
     engine.clock_s += slowest_s
-    for asked, cost_charged in zip(answers, charged, strict=True):
-        if asked.plan.feasible:
-            engine.coordinator.report(asked.decision.device, cost_charged, asked.plan.compute_s, engine.clock_s)
+    for asked, cost_charged, row in zip(answers, charged, rows, strict=True):
+        train_loss = engine.report(asked.decision.device, cost_charged, asked.plan)[1] if asked.plan.feasible else None
+        emit(row._replace(train_loss=train_loss), slowest_s)
+    if engine.learner is not None:
+        engine.learner.round_closed()
     return len(accepted)

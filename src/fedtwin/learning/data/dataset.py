@@ -1,0 +1,96 @@
+"""Images and labels in memory, and where they come from."""
+
+from dataclasses import dataclass
+from importlib.resources import files
+from pathlib import Path
+from typing import Any, BinaryIO, cast
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fedtwin.errors import FedtwinError
+from fedtwin.learning.data.catalog import CATALOG, cached_folder
+
+ARRAYS = ("x_train", "y_train", "x_test", "y_test")
+EMBEDDED = "digits"
+
+
+@dataclass(frozen=True)
+class Dataset:
+    """Images as uint8 or float32 of shape (count, height, width, channels), labels from 0."""
+
+    x_train: NDArray[Any]
+    y_train: NDArray[Any]
+    x_test: NDArray[Any]
+    y_test: NDArray[Any]
+
+    @property
+    def classes(self) -> int:
+        return int(max(self.y_train.max(), self.y_test.max())) + 1
+
+    @property
+    def image_shape(self) -> tuple[int, int, int]:
+        """(channels, height, width), as a network takes it."""
+        height, width, channels = self.x_train.shape[1:]
+        return channels, height, width
+
+    def normalisation(self) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
+        """Mean and standard deviation of every channel over the training images."""
+        pixels = self.x_train.reshape(-1, self.x_train.shape[-1])
+        step = max(1, len(pixels) // 5_000_000)
+        part = pixels[::step].astype(np.float64)
+        return part.mean(0).astype(np.float32), np.maximum(part.std(0), 1e-6).astype(np.float32)
+
+
+def load_dataset(name: str) -> Dataset:
+    """A data set by name, or a user's own ``.npz``. Nothing is ever fetched here."""
+    if name == EMBEDDED:
+        with files("fedtwin.learning.data").joinpath("digits.npz").open("rb") as file:
+            return _from_npz(name, cast(BinaryIO, file))
+    if name in CATALOG:
+        folder = cached_folder(name)
+        if not (folder / "complete").exists():
+            raise FedtwinError(f"learning.dataset = {name!r} is not on this machine: run `fedtwin data fetch {name}`.")
+        return Dataset(*(np.load(folder / f"{array}.npy", mmap_mode="r") for array in ARRAYS))
+    path = Path(name)
+    if path.suffix != ".npz":
+        known = ", ".join([EMBEDDED, *CATALOG])
+        raise FedtwinError(f"learning.dataset = {name!r} is unknown: choose one of {known}, or a .npz file of your own.")
+    try:
+        with path.open("rb") as file:
+            return _checked(name, _from_npz(name, file))
+    except OSError as error:
+        raise FedtwinError(f"learning.dataset = {name!r} cannot be read: {error.strerror}.") from None
+
+
+def _from_npz(name: str, file: BinaryIO) -> Dataset:
+    try:
+        with np.load(file, allow_pickle=False) as arrays:
+            missing = [array for array in ARRAYS if array not in arrays]
+            if missing:
+                raise FedtwinError(f"learning.dataset = {name!r} has no array {', '.join(missing)}.")
+            return Dataset(*(arrays[array] for array in ARRAYS))
+    except ValueError as error:
+        raise FedtwinError(f"learning.dataset = {name!r} is not a .npz of plain arrays: {error}.") from None
+
+
+def _checked(name: str, data: Dataset) -> Dataset:
+    """A user's arrays: images get a channel axis if they lack one; everything else must fit."""
+    x_train, x_test = (x[..., None] if x.ndim == 3 else x for x in (data.x_train, data.x_test))
+    data = Dataset(x_train, np.asarray(data.y_train), x_test, np.asarray(data.y_test))
+    for part, x, y in (("train", data.x_train, data.y_train), ("test", data.x_test, data.y_test)):
+        if x.ndim != 4 or y.ndim != 1 or len(x) != len(y) or len(x) == 0:
+            raise FedtwinError(
+                f"learning.dataset = {name!r}: x_{part} {x.shape} and y_{part} {y.shape} are not images "
+                "(count, height, width[, channels]) with one label each."
+            )
+        if not np.issubdtype(y.dtype, np.integer) or y.min() < 0:
+            raise FedtwinError(f"learning.dataset = {name!r}: y_{part} must hold whole numbers from 0.")
+        if x.dtype != np.uint8 and not (np.issubdtype(x.dtype, np.floating) and np.isfinite(x).all()):
+            raise FedtwinError(f"learning.dataset = {name!r}: x_{part} must be uint8, or finite floating-point numbers.")
+    if data.x_train.shape[1:] != data.x_test.shape[1:]:
+        raise FedtwinError(
+            f"learning.dataset = {name!r}: training images {data.x_train.shape[1:]} and "
+            f"test images {data.x_test.shape[1:]} differ in shape."
+        )
+    return data

@@ -1,0 +1,91 @@
+"""What an executor is, what it needs to begin, and which one a configuration means."""
+
+import os
+from dataclasses import dataclass
+from typing import Protocol
+
+from torch import nn
+
+from fedtwin.config import Config, LearningConfig
+from fedtwin.draws import Purpose, stream
+from fedtwin.errors import FedtwinError
+from fedtwin.learning.layout import Layout, Weights
+from fedtwin.learning.local import Evaluated, Images, LocalTrainer, Trained, initial_weights, model_layout
+from fedtwin.learning.models import build_model
+from fedtwin.learning.partition import Indices
+
+
+class Executor(Protocol):
+    """Takes trainings when they are known, gives them when they are due. Keys are the caller's, each used once.
+
+    Weights are arrays of the executor's kind, NumPy's on the CPU: ``adopt`` brings a model there, ``host`` brings it back.
+    """
+
+    def adopt(self, weights: Weights) -> Weights: ...
+
+    def host(self, weights: Weights) -> Weights: ...
+
+    def submit(self, key: int, start: Weights, order: Indices) -> None: ...
+
+    def result(self, key: int) -> Trained: ...
+
+    def submit_evaluation(self, key: int, weights: Weights) -> None: ...
+
+    def evaluation(self, key: int) -> Evaluated: ...
+
+    def close(self) -> None: ...
+
+
+@dataclass(frozen=True)
+class Workload:
+    """Everything a worker needs to build its trainer, small enough to send to a process."""
+
+    learning: LearningConfig
+    image_shape: tuple[int, int, int]
+    classes: int
+    seed: int
+    channels: int
+
+    def trainer(self) -> LocalTrainer:
+        from fedtwin.learning.data import load_dataset
+
+        return LocalTrainer(self.network(), Images(load_dataset(self.learning.dataset)), self.learning)
+
+    def network(self) -> nn.Module:
+        return build_model(self.learning.model, self.image_shape, self.classes, self.seed)
+
+    def initial(self) -> tuple[Layout, Weights]:
+        """The model everybody starts from."""
+        network = self.network()
+        return model_layout(network), initial_weights(network)
+
+
+def make_workload(config: Config, image_shape: tuple[int, int, int], classes: int) -> Workload:
+    if config.learning is None:
+        raise ValueError("a run without [learning] has no workload")
+    seed = stream(config.run.seed, int(Purpose.MODEL), 0)
+    return Workload(config.learning, image_shape, classes, seed, config.fleet.channels)
+
+
+def make_executor(workload: Workload) -> Executor:
+    """The configured executor; ``auto``: worker processes where there is more than one core and a network worth them."""
+    learning = workload.learning
+    name = learning.executor
+    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    if name == "auto":
+        name = "serial" if cores == 1 or learning.model == "mlp" else "processes"
+        if learning.device == "cuda":
+            name = "cuda"
+    if learning.device == "cpu" and name == "cuda":
+        raise FedtwinError("learning.executor = 'cuda' contradicts learning.device = 'cpu'.")
+    if learning.device == "cuda" and name != "cuda":
+        raise FedtwinError(f"learning.device = 'cuda' needs learning.executor = 'cuda', not {name!r}.")
+    if name == "cuda":
+        raise FedtwinError("learning.executor = 'cuda' is not available yet: use serial or processes.")
+    if name == "processes":
+        from fedtwin.learning.executors.processes import ProcessExecutor
+
+        return ProcessExecutor(workload, learning.workers or cores)
+    from fedtwin.learning.executors.serial import SerialExecutor
+
+    return SerialExecutor(workload)

@@ -1,0 +1,161 @@
+"""One single-threaded worker per core. A training begins as soon as its device has downloaded, so the workers are never idle
+while anything is in flight; weights travel through shared memory."""
+
+import os
+import queue
+from multiprocessing import get_context, parent_process, shared_memory
+from multiprocessing.connection import wait
+from threading import Thread
+from typing import Any
+
+import numpy as np
+
+from fedtwin.errors import FedtwinError
+from fedtwin.learning.executors.base import Workload
+from fedtwin.learning.layout import Layout, Weights
+from fedtwin.learning.local import Evaluated, Trained
+from fedtwin.learning.partition import Indices
+
+EVALUATIONS_AT_ONCE = 2
+POLL_S = 1.0
+
+
+class Slots:
+    """Models in shared memory, one per task under way."""
+
+    def __init__(self, layout: Layout, count: int, name: str | None = None) -> None:
+        self._floats, self._counters = layout.float_size, layout.counter_size
+        self._bytes = -(-(4 * self._floats + 8 * self._counters) // 64) * 64
+        size = max(1, self._bytes * count)
+        self._memory = shared_memory.SharedMemory(name, create=name is None, size=size if name is None else 0)
+        self._owner = name is None
+        self.name = self._memory.name
+
+    def view(self, slot: int) -> Weights:
+        at = slot * self._bytes
+        counters_at = at + self._bytes - 8 * self._counters
+        return Weights(
+            np.ndarray(self._floats, np.float32, self._memory.buf, at),
+            np.ndarray(self._counters, np.int64, self._memory.buf, counters_at),
+        )
+
+    def put(self, slot: int, weights: Weights) -> None:
+        view = self.view(slot)
+        view.floats[:] = weights.floats
+        view.counters[:] = weights.counters
+
+    def take(self, slot: int) -> Weights:
+        view = self.view(slot)
+        return Weights(view.floats.copy(), view.counters.copy())
+
+    def close(self) -> None:
+        self._memory.close()
+        if self._owner:
+            self._memory.unlink()
+
+
+class ProcessExecutor:
+    """A pool that keeps every core busy and gives results by key."""
+
+    def __init__(self, workload: Workload, workers: int) -> None:
+        layout, _ = workload.initial()
+        self._free = list(range(workload.channels + workers + EVALUATIONS_AT_ONCE))
+        self._slots = Slots(layout, len(self._free))
+        self._slot_of: dict[int, int] = {}
+        self._done: dict[int, Any] = {}
+        self._waiting: list[tuple[int, Weights, Indices | None]] = []
+        context = get_context("spawn")
+        self._tasks, self._results = context.Queue(), context.Queue()
+        self._processes = [
+            context.Process(target=_work, args=(workload, self._slots.name, self._tasks, self._results), daemon=True)
+            for _ in range(workers)
+        ]
+        for process in self._processes:
+            process.start()
+
+    def adopt(self, weights: Weights) -> Weights:
+        return weights
+
+    def host(self, weights: Weights) -> Weights:
+        return weights
+
+    def submit(self, key: int, start: Weights, order: Indices) -> None:
+        self._waiting.append((key, start, order))
+        self._feed()
+
+    def submit_evaluation(self, key: int, weights: Weights) -> None:
+        self._waiting.append((key, weights, None))
+        self._feed()
+
+    def result(self, key: int) -> Trained:
+        while key not in self._done:
+            self._collect()
+        done: Trained = self._done.pop(key)
+        return done
+
+    def evaluation(self, key: int) -> Evaluated:
+        while key not in self._done:
+            self._collect()
+        done: Evaluated = self._done.pop(key)
+        return done
+
+    def close(self) -> None:
+        for process in self._processes:
+            process.terminate()
+        for process in self._processes:
+            process.join()
+        self._tasks.cancel_join_thread()
+        self._results.cancel_join_thread()
+        self._slots.close()
+
+    def _feed(self) -> None:
+        """Tasks go out in the order they came, while there are slots."""
+        while self._waiting and self._free:
+            key, weights, order = self._waiting.pop(0)
+            slot = self._slot_of[key] = self._free.pop()
+            self._slots.put(slot, weights)
+            self._tasks.put((key, slot, order))
+
+    def _collect(self) -> None:
+        try:
+            key, outcome = self._results.get(timeout=POLL_S)
+        except queue.Empty:
+            if not all(process.is_alive() for process in self._processes):
+                raise FedtwinError("A training worker ended unexpectedly (out of memory?): the run stops here.") from None
+            return
+        slot = self._slot_of.pop(key)
+        if isinstance(outcome, str):
+            raise FedtwinError(f"A training worker failed: {outcome}.")
+        if isinstance(outcome, Evaluated):
+            self._done[key] = outcome
+        else:
+            self._done[key] = Trained(self._slots.take(slot), *outcome)
+        self._free.append(slot)
+        self._feed()
+
+
+def _work(workload: Workload, slots_name: str, tasks: Any, results: Any) -> None:
+    """A worker: takes a task, trains in its slot, and dies with its parent."""
+    import signal
+
+    import torch
+
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    parent = parent_process()
+    if parent is not None:
+        Thread(target=lambda: (wait([parent.sentinel]), os._exit(1)), daemon=True).start()
+    torch.set_num_threads(1)
+    trainer = workload.trainer()
+    layout, _ = workload.initial()
+    slots = Slots(layout, 0, slots_name)
+    while True:
+        key, slot, order = tasks.get()
+        try:
+            if order is None:
+                results.put((key, trainer.evaluate(slots.view(slot))))
+            else:
+                trained = trainer.train(slots.view(slot), order)
+                slots.put(slot, trained.weights)
+                results.put((key, (trained.train_loss, trained.finite)))
+        except Exception as error:
+            results.put((key, f"{type(error).__name__}: {error}".replace("\n", " ")))

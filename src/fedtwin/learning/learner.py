@@ -1,0 +1,206 @@
+"""The model's side of a run: who downloaded what, what came back, what the model became, how good it is.
+
+It is told of downloads and uploads by whoever runs the clock, and never influences them. So a run can be resumed by
+replaying its schedule, which is quick, up to a checkpoint, and training only from there.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+import numpy as np
+
+from fedtwin.config import Config
+from fedtwin.errors import FedtwinError
+from fedtwin.learning.aggregate import make_aggregator, newest_counters
+from fedtwin.learning.executors import Executor, make_executor, make_workload
+from fedtwin.learning.layout import Weights
+from fedtwin.learning.partition import deal, training_order
+
+
+class Download(NamedTuple):
+    """A device in flight: the round it was chosen in, the model version it holds, the model itself, its task."""
+
+    round: int
+    version: int
+    weights: Weights | None
+    key: int
+
+
+class Evaluation(NamedTuple):
+    """One row of ``evaluations.parquet``."""
+
+    round: int
+    clock_s: float
+    energy_j: float
+    test_loss: float
+    test_accuracy: float
+
+
+@dataclass
+class LearnerState:
+    """All that a checkpoint holds: with the schedule, which is replayed, it is the whole state of a training run."""
+
+    uploads: int = 0
+    version: int = 0
+    model: Weights | None = None
+    energy_j: float = 0.0
+    next_evaluation: int = 0
+    train_losses: list[float] = field(default_factory=list)
+    evaluations: list[Evaluation] = field(default_factory=list)
+    starts: dict[int, Weights] = field(default_factory=dict)
+    aggregator: dict[str, np.ndarray] = field(default_factory=dict)
+
+
+class Learner:
+    """One model in training."""
+
+    def __init__(
+        self,
+        config: Config,
+        samples: Sequence[int],
+        resume: LearnerState | None = None,
+        executor: Executor | None = None,
+    ) -> None:
+        if config.learning is None:
+            raise ValueError("a run without [learning] has no learner")
+        from fedtwin.learning.data import load_dataset
+
+        self._learning, self._seed, self._samples = config.learning, config.run.seed, samples
+        data = load_dataset(config.learning.dataset)
+        gamma = config.learning.dirichlet_gamma if config.learning.partition == "dirichlet" else None
+        self._shares = deal(data.y_train, config.run.seed, len(samples), config.learning.owned_samples, gamma)
+        workload = make_workload(config, data.image_shape, data.classes)
+        self.layout, initial = workload.initial()
+        self._aggregator = make_aggregator(config.learning, config.run.mode)
+        self._executor: Executor = executor if executor is not None else make_executor(workload)
+        self._model = self._executor.adopt(initial)
+        self._in_flight: dict[int, Download] = {}
+        self._evaluating: list[tuple[int, int, float, float]] = []
+        self._keys = 0
+        self._version = 0
+        self._uploads = 0
+        self._next_evaluation = 0
+        self._train_losses: list[float] = []
+        self._evaluations: list[Evaluation] = []
+        self.energy_j = 0.0
+        self._resume = resume if resume is not None and resume.uploads else None
+
+    @property
+    def replaying(self) -> bool:
+        """True until the schedule has come to where the checkpoint was written: nothing is trained before."""
+        return self._resume is not None
+
+    @property
+    def model(self) -> Weights:
+        return self._executor.host(self._model)
+
+    def downloaded(self, device: int, round_: int) -> None:
+        """The device holds the newest model; its training can begin."""
+        if self.replaying:
+            self._in_flight[device] = Download(round_, 0, None, -1)
+            return
+        self._begin(device, Download(round_, self._version, self._model, self._new_key()))
+
+    def uploaded(self, device: int, round_: int, energy_j: float) -> float:
+        """The device's update arrives and is mixed in. Returns its mean training loss."""
+        download = self._in_flight.pop(device)
+        self.energy_j += energy_j
+        self._uploads += 1
+        if self._resume is not None:
+            return self._resume.train_losses[self._uploads - 1]
+        trained = self._executor.result(download.key)
+        if not trained.finite or not np.isfinite(trained.train_loss):
+            raise FedtwinError(
+                f"learning.learning_rate = {self._learning.learning_rate:g} diverges: the update of device {device} that "
+                f"arrived in round {round_} is not finite; the records up to there are kept, try a smaller rate."
+            )
+        start = download.weights if download.weights is not None else self._model
+        staleness = self._version - download.version
+        floats = self._aggregator.add(
+            self._model.floats, start.floats, trained.weights.floats, staleness, float(self._samples[device])
+        )
+        self._become(floats, trained.weights)
+        self._train_losses.append(trained.train_loss)
+        return trained.train_loss
+
+    def round_closed(self) -> None:
+        """A synchronous round has ended."""
+        if not self.replaying:
+            self._become(self._aggregator.close_round(self._model.floats), self._model)
+
+    def evaluate_until(self, clock_s: float, round_: int) -> None:
+        """Evaluates the model as it has stood at every multiple of ``evaluate_every_s`` up to now."""
+        every = self._learning.evaluate_every_s
+        while self._next_evaluation * every <= clock_s:
+            self._evaluate(round_, self._next_evaluation * every)
+            self._next_evaluation += 1
+
+    def evaluate_at_the_end(self, clock_s: float, round_: int) -> None:
+        self._evaluate(round_, clock_s)
+
+    def go_on(self) -> None:
+        """Called between rounds: where the replay has come to the checkpoint, training begins again."""
+        state = self._resume
+        if state is None or self._uploads < state.uploads:
+            return
+        if state.model is None or set(state.starts) != set(self._in_flight):
+            raise FedtwinError("The checkpoint does not fit the schedule: it is from another configuration or version.")
+        self._resume = None
+        self._model, self._version = self._executor.adopt(state.model), state.version
+        self._train_losses, self._evaluations = list(state.train_losses), list(state.evaluations)
+        self._aggregator.restore(state.aggregator)
+        for device, download in list(self._in_flight.items()):
+            weights = self._executor.adopt(state.starts[device])
+            version = int(state.aggregator.get(f"version_{device}", np.array([0]))[0])
+            self._begin(device, Download(download.round, version, weights, self._new_key()))
+
+    def state(self) -> LearnerState:
+        """Everything a checkpoint needs, with all evaluations finished."""
+        self._collect_evaluations()
+        versions = {f"version_{device}": np.array([d.version]) for device, d in self._in_flight.items()}
+        return LearnerState(
+            self._uploads,
+            self._version,
+            self.model,
+            self.energy_j,
+            self._next_evaluation,
+            list(self._train_losses),
+            list(self._evaluations),
+            {device: self._executor.host(d.weights) for device, d in self._in_flight.items() if d.weights is not None},
+            {**self._aggregator.state(), **versions},
+        )
+
+    def evaluations(self) -> list[Evaluation]:
+        self._collect_evaluations()
+        return self._evaluations
+
+    def close(self) -> None:
+        self._executor.close()
+
+    def _begin(self, device: int, download: Download) -> None:
+        self._in_flight[device] = download
+        samples, epochs = self._samples[device], self._learning.local_epochs
+        order = training_order(self._shares[device], self._seed, device, download.round, samples, epochs)
+        self._executor.submit(download.key, download.weights or self._model, order)
+
+    def _become(self, floats: np.ndarray, upload: Weights) -> None:
+        self._version += floats is not self._model.floats
+        self._model = Weights(floats, newest_counters(self._model.counters, upload.counters))
+
+    def _evaluate(self, round_: int, clock_s: float) -> None:
+        if self.replaying:
+            return
+        key = self._new_key()
+        self._executor.submit_evaluation(key, self._model)
+        self._evaluating.append((key, round_, clock_s, self.energy_j))
+
+    def _collect_evaluations(self) -> None:
+        for key, round_, clock_s, energy_j in self._evaluating:
+            outcome = self._executor.evaluation(key)
+            self._evaluations.append(Evaluation(round_, clock_s, energy_j, outcome.test_loss, outcome.test_accuracy))
+        self._evaluating.clear()
+
+    def _new_key(self) -> int:
+        self._keys += 1
+        return self._keys

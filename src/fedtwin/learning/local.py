@@ -1,0 +1,139 @@
+"""Local training and evaluation of one model at a time: the readable reference, and what a device runs.
+
+The network's tensors are views of one flat vector, so a step of SGD with the proximal term is two vector operations.
+"""
+
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+from torch.nn import functional
+
+from fedtwin.config import LearningConfig
+from fedtwin.learning.data import Dataset
+from fedtwin.learning.layout import Entry, Layout, Weights, layout_of
+from fedtwin.learning.partition import Indices
+
+EVALUATION_BATCH = 1000
+
+
+@dataclass(frozen=True)
+class Trained:
+    """What comes back from one local training."""
+
+    weights: Weights
+    train_loss: float
+    finite: bool
+
+
+@dataclass(frozen=True)
+class Evaluated:
+    """Loss and accuracy on the test set."""
+
+    test_loss: float
+    test_accuracy: float
+
+
+def state_tensors(model: nn.Module) -> dict[str, Tensor]:
+    """Parameters first, then buffers: the order of the flat vectors."""
+    return {**dict(model.named_parameters()), **dict(model.named_buffers())}
+
+
+def model_layout(model: nn.Module) -> Layout:
+    return layout_of({n: (tuple(t.shape), not t.is_floating_point()) for n, t in state_tensors(model).items()})
+
+
+def initial_weights(model: nn.Module) -> Weights:
+    tensors = {name: tensor.detach().cpu().numpy() for name, tensor in state_tensors(model).items()}
+    return model_layout(model).pack(tensors)
+
+
+class Images:
+    """The data set as tensors; a batch is normalised when it is taken."""
+
+    def __init__(self, data: Dataset, device: str = "cpu") -> None:
+        mean, std = data.normalisation()
+        self._mean, self._scale = (torch.from_numpy(v).to(device).view(-1, 1, 1) for v in (mean, 1.0 / std))
+        self.x_train, self.x_test = (
+            torch.from_numpy(np.array(x.transpose(0, 3, 1, 2), order="C")).to(device) for x in (data.x_train, data.x_test)
+        )
+        self.y_train, self.y_test = (torch.from_numpy(y.astype(np.int64)).to(device) for y in (data.y_train, data.y_test))
+
+    def normalised(self, x: Tensor) -> Tensor:
+        return ((x.float() - self._mean) * self._scale).contiguous(memory_format=torch.channels_last)
+
+
+class LocalTrainer:
+    """One network, bound to flat vectors, trained from any model on any samples."""
+
+    def __init__(self, model: nn.Module, images: Images, config: LearningConfig) -> None:
+        self._model, self._images, self._config = model, images, config
+        self._layout = model_layout(model)
+        self._floats = torch.zeros(self._layout.float_size)
+        self._counters = torch.zeros(self._layout.counter_size, dtype=torch.int64)
+        parameters = sum(parameter.numel() for parameter in model.parameters())
+        self._gradient = torch.zeros(parameters)
+        self._parameters = self._floats[:parameters]
+        self._views: dict[str, Tensor] = {}
+        self._bind()
+
+    def train(self, start: Weights, order: Indices) -> Trained:
+        """min L_n(w) + (m/2) ‖w − w_download‖² by SGD (Section III-B), over the samples in ``order`` (epochs, samples)."""
+        self._load(start)
+        self._model.train()
+        anchor = self._parameters.clone()
+        rate, pull = self._config.learning_rate, self._config.learning_rate * self._config.proximal
+        losses = []
+        with torch.enable_grad():
+            for epoch in torch.from_numpy(order):
+                for batch in torch.split(epoch, self._config.batch_size):
+                    self._gradient.zero_()
+                    outputs = self._model(self._images.normalised(self._images.x_train[batch]))
+                    loss = functional.cross_entropy(outputs, self._images.y_train[batch])
+                    loss.backward()  # type: ignore[no-untyped-call]
+                    self._parameters.lerp_(anchor, pull).add_(self._gradient, alpha=-rate)
+                    losses.append(loss.detach() * len(batch))
+        mean_loss = float(torch.stack(losses).sum()) / order.size
+        return Trained(self._result(), mean_loss, bool(torch.isfinite(self._floats).all()))
+
+    @torch.no_grad()
+    def evaluate(self, weights: Weights) -> Evaluated:
+        self._load(weights)
+        self._model.eval()
+        loss, correct = 0.0, 0
+        for first in range(0, len(self._images.y_test), EVALUATION_BATCH):
+            x, y = (part[first : first + EVALUATION_BATCH] for part in (self._images.x_test, self._images.y_test))
+            outputs = self._model(self._images.normalised(x))
+            loss += float(functional.cross_entropy(outputs, y, reduction="sum"))
+            correct += int((outputs.argmax(1) == y).sum())
+        count = len(self._images.y_test)
+        return Evaluated(loss / count, correct / count)
+
+    def _bind(self) -> None:
+        """Every tensor of the network becomes a view of the flat vectors, every gradient a view of one gradient."""
+        tensors = state_tensors(self._model)
+        for entry in self._layout.entries:
+            tensor = tensors[entry.name]
+            tensor.data = self._views[entry.name] = _view(self._counters if entry.counter else self._floats, entry)
+            if isinstance(tensor, nn.Parameter):
+                tensor.grad = _view(self._gradient, entry)
+
+    def _load(self, weights: Weights) -> None:
+        for name, array in self._layout.unpack(weights).items():
+            self._views[name].copy_(torch.from_numpy(array))
+
+    def _result(self) -> Weights:
+        weights = Weights(np.empty(self._layout.float_size, np.float32), np.empty(self._layout.counter_size, np.int64))
+        for name, array in self._layout.unpack(weights).items():
+            torch.from_numpy(array).copy_(self._views[name])
+        return weights
+
+
+def _view(flat: Tensor, entry: Entry) -> Tensor:
+    """A tensor inside a flat vector; convolutions lie channels last, which is what makes them and their pooling fast."""
+    part = flat[entry.offset : entry.offset + entry.size]
+    if len(entry.shape) != 4:
+        return part.view(entry.shape)
+    outputs, inputs, height, width = entry.shape
+    return part.view(outputs, height, width, inputs).permute(0, 3, 1, 2)

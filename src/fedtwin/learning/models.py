@@ -1,0 +1,124 @@
+"""The networks, by name; or a user's own, by ``module:factory``."""
+
+from importlib import import_module
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional
+
+from fedtwin.errors import FedtwinError
+
+ImageShape = tuple[int, int, int]
+MODELS = ("mlp", "small-cnn", "resnet18", "resnet18-groupnorm")
+GROUPS = 8
+
+
+def mlp(shape: ImageShape, classes: int) -> nn.Module:
+    """Two hidden layers of 64."""
+    channels, height, width = shape
+    return nn.Sequential(
+        nn.Flatten(), nn.Linear(channels * height * width, 64), nn.ReLU(), nn.Linear(64, 64), nn.ReLU(), nn.Linear(64, classes)
+    )
+
+
+def small_cnn(shape: ImageShape, classes: int) -> nn.Module:
+    """5×5 convolutions of 16 and 32 without padding, each with 2×2 max-pooling, a 64-unit layer."""
+    channels, height, width = shape
+    left = [((side - 4) // 2 - 4) // 2 for side in (height, width)]
+    return nn.Sequential(
+        nn.Conv2d(channels, 16, 5),
+        nn.MaxPool2d(2),
+        nn.ReLU(),
+        nn.Conv2d(16, 32, 5),
+        nn.MaxPool2d(2),
+        nn.ReLU(),
+        nn.Flatten(),
+        nn.Linear(32 * left[0] * left[1], 64),
+        nn.ReLU(),
+        nn.Linear(64, classes),
+    )
+
+
+def _norm(channels: int, *, group: bool) -> nn.Module:
+    return nn.GroupNorm(GROUPS, channels) if group else nn.BatchNorm2d(channels)
+
+
+class Block(nn.Module):
+    """Two 3×3 convolutions with a shortcut (He et al., 2016)."""
+
+    def __init__(self, inputs: int, outputs: int, stride: int, *, group: bool) -> None:
+        super().__init__()
+        self.conv1 = nn.Conv2d(inputs, outputs, 3, stride, 1, bias=False)
+        self.norm1 = _norm(outputs, group=group)
+        self.conv2 = nn.Conv2d(outputs, outputs, 3, 1, 1, bias=False)
+        self.norm2 = _norm(outputs, group=group)
+        self.shortcut: nn.Module = nn.Identity()
+        if stride != 1 or inputs != outputs:
+            self.shortcut = nn.Sequential(nn.Conv2d(inputs, outputs, 1, stride, bias=False), _norm(outputs, group=group))
+
+    def forward(self, x: Tensor) -> Tensor:
+        y = functional.relu(self.norm1(self.conv1(x)))
+        return functional.relu(self.norm2(self.conv2(y)) + self.shortcut(x))
+
+
+def resnet18(shape: ImageShape, classes: int, *, group: bool = False) -> nn.Module:
+    """ResNet-18 with a 3×3 stem and no first pooling, as is usual for small images."""
+    layers: list[nn.Module] = [nn.Conv2d(shape[0], 64, 3, 1, 1, bias=False), _norm(64, group=group), nn.ReLU()]
+    inputs = 64
+    for outputs, stride in ((64, 1), (128, 2), (256, 2), (512, 2)):
+        layers += [Block(inputs, outputs, stride, group=group), Block(outputs, outputs, 1, group=group)]
+        inputs = outputs
+    return nn.Sequential(*layers, nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(512, classes))
+
+
+def build_model(name: str, shape: ImageShape, classes: int, seed: int) -> nn.Module:
+    """A freshly initialised network, the same for the same seed; checked to take the images and to fit the classes."""
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(seed & 0x7FFF_FFFF_FFFF_FFFF)
+        try:
+            model = _build(name, shape, classes)
+        except (RuntimeError, ValueError, TypeError) as error:
+            raise FedtwinError(_does_not_take(name, shape, error)) from None
+        _check(name, model, shape, classes)
+    return model
+
+
+def _build(name: str, shape: ImageShape, classes: int) -> nn.Module:
+    if name == "mlp":
+        return mlp(shape, classes)
+    if name == "small-cnn":
+        return small_cnn(shape, classes)
+    if name in ("resnet18", "resnet18-groupnorm"):
+        return resnet18(shape, classes, group=name == "resnet18-groupnorm")
+    if ":" not in name:
+        raise FedtwinError(
+            f"learning.model = {name!r} is unknown: choose one of {', '.join(MODELS)}, or module:factory of your own."
+        )
+    module, _, factory = name.partition(":")
+    try:
+        model = getattr(import_module(module), factory)(shape, classes)
+    except (ImportError, AttributeError) as error:
+        raise FedtwinError(f"learning.model = {name!r} cannot be loaded: {error}.") from None
+    if not isinstance(model, nn.Module):
+        raise FedtwinError(f"learning.model = {name!r} made a {type(model).__name__}, not a torch.nn.Module.")
+    return model
+
+
+def _check(name: str, model: nn.Module, shape: ImageShape, classes: int) -> None:
+    was_training = model.training
+    model.eval()
+    try:
+        with torch.no_grad():
+            outputs = model(torch.zeros(2, *shape))
+    except (RuntimeError, ValueError, TypeError, IndexError) as error:
+        raise FedtwinError(_does_not_take(name, shape, error)) from None
+    finally:
+        model.train(was_training)
+    if not isinstance(outputs, Tensor) or tuple(outputs.shape) != (2, classes):
+        got = tuple(outputs.shape)[1:] if isinstance(outputs, Tensor) else type(outputs).__name__
+        raise FedtwinError(f"learning.model = {name!r} gives outputs of shape {got} where the data has {classes} classes.")
+
+
+def _does_not_take(name: str, shape: ImageShape, error: Exception) -> str:
+    sentence = str(error).splitlines()[0].rstrip(".") if str(error) else type(error).__name__
+    return f"learning.model = {name!r} does not take images of shape {shape}: {sentence}."

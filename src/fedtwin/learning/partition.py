@@ -1,0 +1,65 @@
+"""Who holds which samples, and which of them a device trains on in a round. Pure functions of (seed, device, round).
+
+Every device owns the same number of samples; their classes are mixed evenly (IID) or by a Dirichlet draw (non-IID, Section V;
+Hsu et al., 2019). Samples are dealt disjointly while a class lasts; a small data set is then shared with overlap.
+"""
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fedtwin.draws import MASK, Purpose, stream
+
+Indices = NDArray[np.int64]
+
+
+def generator(seed: int, purpose: Purpose, device: int, round_: int = 0) -> np.random.Generator:
+    """A generator of its own for every (seed, purpose, device, round)."""
+    key = stream(seed, int(purpose), device)
+    return np.random.Generator(np.random.Philox(key=key, counter=[0, 0, 0, round_ & MASK]))
+
+
+def class_counts(mix: NDArray[np.float64], total: int) -> Indices:
+    """Whole numbers closest to mix × total that add up to total: the largest remainders are rounded up."""
+    exact = mix * total
+    counts = np.floor(exact).astype(np.int64)
+    order = np.argsort(counts - exact, kind="stable")
+    counts[order[: total - int(counts.sum())]] += 1
+    return counts
+
+
+def class_mix(seed: int, device: int, classes: int, gamma: float | None) -> NDArray[np.float64]:
+    """q ~ Dir(γ1 · 1), or the even mix for None."""
+    if gamma is None:
+        return np.full(classes, 1.0 / classes)
+    gammas = generator(seed, Purpose.PARTITION, device).standard_gamma(gamma, classes)
+    total = gammas.sum()
+    if total > 0.0:
+        return np.asarray(gammas / total)
+    only = int(generator(seed, Purpose.PARTITION, device, 1).integers(classes))
+    return np.asarray(np.eye(classes)[only])
+
+
+def deal(labels: NDArray[np.integer], seed: int, devices: int, owned: int, gamma: float | None) -> list[Indices]:
+    """The samples of every device."""
+    classes = int(labels.max()) + 1
+    shuffle = generator(seed, Purpose.PARTITION, devices)
+    decks = [shuffle.permutation(np.flatnonzero(labels == label)) for label in range(classes)]
+    dealt = [0] * classes
+    shares = []
+    for device in range(devices):
+        hand = []
+        for label, count in enumerate(class_counts(class_mix(seed, device, classes, gamma), owned)):
+            if len(decks[label]) == 0:
+                continue
+            places = (dealt[label] + np.arange(count)) % len(decks[label])
+            hand.append(decks[label][places])
+            dealt[label] += int(count)
+        shares.append(np.concatenate(hand))
+    return shares
+
+
+def training_order(share: Indices, seed: int, device: int, round_: int, samples: int, epochs: int) -> Indices:
+    """D_n of a device's samples, drawn afresh for the round, in a new order every epoch: shape (epochs, samples)."""
+    rng = generator(seed, Purpose.TRAINING, device, round_)
+    chosen = rng.choice(share, size=samples, replace=samples > len(share))
+    return np.stack([rng.permutation(chosen) for _ in range(epochs)])

@@ -15,6 +15,7 @@ from fedtwin.cli.options import (
     configuration,
 )
 from fedtwin.cli.screen import number, print_json, print_table, progress_bar
+from fedtwin.config import load_config
 from fedtwin.errors import FedtwinError
 
 EXPLAINED = {
@@ -30,6 +31,8 @@ EXPLAINED = {
     "mean_staleness": "mean staleness of an upload",
     "time_violations": "updates over max_time_s (C6)",
     "energy_violations": "updates over max_energy_j (C5)",
+    "test_loss": "loss on the test set",
+    "test_accuracy": "accuracy on the test set",
 }
 
 
@@ -39,23 +42,36 @@ def run(
     rounds: RoundsOption = None,
     seed: SeedOption = None,
     out: Annotated[Path | None, typer.Option(help="New folder for the records.")] = None,
+    resume_folder: Annotated[
+        Path | None, typer.Option("--resume", metavar="DIR", help="Go on with an unfinished run in this folder.")
+    ] = None,
+    checkpoint_every_s: Annotated[float, typer.Option(min=0.0, help="Wall seconds between checkpoints of a training.")] = 30.0,
     trace: Annotated[bool, typer.Option("--trace", help="Record queue and index of every device at every decision.")] = False,
     assignments: SetOption = None,
     as_json: JsonOption = False,
 ) -> None:
     """Simulate one run; with --out keep its records, with --trace all that every decision rests on."""
-    config = configuration(config_file, assignments, policy=policy, rounds=rounds, seed=seed)
-    if trace and out is None:
-        raise FedtwinError("--trace needs --out DIR: the trace is a part of the records.")
-    from fedtwin.sim import run_summary, simulate
+    from fedtwin.sim import resume, run_summary, simulate
 
-    with progress_bar("rounds", config.run.rounds) as progress:
-        result = simulate(config, out=out, trace=trace, records=False, progress=progress)
+    if resume_folder is not None:
+        if any((config_file, policy, rounds, seed, out, trace, assignments)):
+            raise FedtwinError("--resume DIR stands alone: the run goes on with the settings in its folder.")
+        config, out = load_config(resume_folder / "config.toml"), resume_folder
+        with progress_bar("rounds", config.run.rounds) as progress:
+            result = resume(resume_folder, progress=progress, checkpoint_every_s=checkpoint_every_s)
+    else:
+        config = configuration(config_file, assignments, policy=policy, rounds=rounds, seed=seed)
+        if trace and out is None:
+            raise FedtwinError("--trace needs --out DIR: the trace is a part of the records.")
+        with progress_bar("rounds", config.run.rounds) as progress:
+            result = simulate(
+                config, out=out, trace=trace, records=False, progress=progress, checkpoint_every_s=checkpoint_every_s
+            )
     summary = run_summary(config, result.summary)
     if as_json:
         print_json(summary)
         return
-    rows = [[text, number(summary[name])] for name, text in EXPLAINED.items() if summary[name] is not None]
+    rows = [[text, number(summary[name])] for name, text in EXPLAINED.items() if summary.get(name) is not None]
     print_table(f"{summary['scheme']}, seed {summary['seed']}", ["", ""], rows)
     if out is not None:
         typer.echo(f"Records: {out}")

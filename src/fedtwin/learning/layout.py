@@ -99,5 +99,5 @@ def save_weights(path: Path, layout: Layout, weights: Weights) -> None:
     from safetensors.numpy import save_file
 
     unfinished = path.with_name(f".{path.name}")
-    save_file({name: np.ascontiguousarray(tensor) for name, tensor in layout.unpack(weights).items()}, unfinished)
+    save_file({name: np.array(tensor) for name, tensor in layout.unpack(weights).items()}, unfinished)
     unfinished.rename(path)

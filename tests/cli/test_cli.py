@@ -122,7 +122,7 @@ BAD = {
     "trace without out": (["run", "--trace"], "--trace needs --out"),
     "gain": (["power", "--gain", "-1", "--cpu-hz", "1e9", "--samples", "80"], "gain = -1.0"),
     "power without a gain": (["power", "--cpu-hz", "1e9", "--samples", "80"], "--gain"),
-    "figure": (["figure", "6"], "figure '6' is unknown"),
+    "figure": (["figure", "10"], "figure '10' is unknown"),
     "scheme": (["compare", "--schemes", "CU-UCB,Best", "--rounds", "5"], "policy.name = 'Best'"),
     "comparison of no run": (["compare", "there", "there2"], "not the folder of a finished run"),
     "unknown command": (["train"], "train"),

@@ -12,6 +12,8 @@ from fedtwin.figures.save import save_figure
 def tiny(figure: str) -> Experiment:
     experiment = load_experiment(figure).model_dump()
     experiment["profiles"] = {"quick": {"rounds": 120, "seeds": 2}}
+    if experiment["kind"] == "accuracy":
+        experiment["config"]["learning"] |= {"dataset": "digits", "model": "mlp", "evaluate_every_s": 1.0}
     return Experiment.model_validate(experiment)
 
 
@@ -22,12 +24,26 @@ def test_a_figure_is_a_picture_and_the_numbers_behind_it(figure: str, tmp_path: 
     table = figure_table(experiment, "quick", workers=1)
     png, svg, data = save_figure(tmp_path, experiment, "(tiny)", table)
     with Image.open(png) as picture:
-        assert picture.size == (1050, 690) and len(set(picture.convert("L").tobytes())) > 10
+        assert picture.size in ((1050, 690), (1500, 690)) and len(set(picture.convert("L").tobytes())) > 10
     assert svg.read_text().lstrip().startswith("<?xml")
     with data.open(newline="") as lines:
         rows = list(csv.DictReader(lines))
     assert len(rows) == len(table) and list(rows[0]) == list(table[0])
     assert all(float(row["low"]) <= float(row["high"]) for row in rows)
+
+
+def test_accuracy_is_tabulated_on_both_axes_and_at_common_ends() -> None:
+    table = figure_table(tiny("digits"), "quick", workers=1)
+    schemes = tiny("digits").schemes
+    for axis in ("time", "energy"):
+        for scheme in schemes:
+            rows = [row for row in table if row["axis"] == axis and row["curve"] == scheme]
+            assert [row["x"] for row in rows] == sorted(row["x"] for row in rows) and len(rows) > 3
+        ends = [row for row in table if row["axis"] == f"common {axis}"]
+        assert [row["curve"] for row in ends] == schemes and len({row["x"] for row in ends}) == 1
+        assert ends[0]["above_first"] == 0.0
+        for row in ends:
+            assert row["above_first"] == pytest.approx(row["test_accuracy"] - ends[0]["test_accuracy"])
 
 
 def test_the_same_table_gives_the_same_bytes(tmp_path: Path) -> None:

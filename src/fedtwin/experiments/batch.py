@@ -23,6 +23,7 @@ from fedtwin import __version__
 from fedtwin.config import Config, build_config, config_hash
 from fedtwin.errors import FedtwinError, FedtwinWarning
 from fedtwin.experiments.stationary import StationaryCosts, stationary_costs
+from fedtwin.learning.evaluation import Evaluation
 from fedtwin.sim import Series, impossible_min_mean_samples, run_summary, simulate
 
 Progress = Callable[[], None]
@@ -49,6 +50,7 @@ class Outcome:
     summary: dict[str, Any]
     series: Series
     stationary: StationaryCosts | None = None
+    evaluations: tuple[Evaluation, ...] = ()
 
 
 def default_workers() -> int:
@@ -78,11 +80,12 @@ def _run_all(jobs: Sequence[Job], workers: int) -> Iterator[dict[str, Any]]:
     if workers == 1 or len(jobs) < 2:
         yield from map(_run, map(_pack, jobs))
         return
+    one_thread_each = {"learning.executor": "serial"}
     pool = ProcessPoolExecutor(
         min(workers, len(jobs)), mp_context=get_context("spawn"), initializer=_live_and_die_with_the_parent
     )
     try:
-        for future in as_completed([pool.submit(_run, _pack(job)) for job in jobs]):
+        for future in as_completed([pool.submit(_run, _pack(job, one_thread_each)) for job in jobs]):
             yield future.result()
     except BaseException:
         for process in active_children():
@@ -92,13 +95,19 @@ def _run_all(jobs: Sequence[Job], workers: int) -> Iterator[dict[str, Any]]:
     pool.shutdown()
 
 
-def _pack(job: Job) -> dict[str, Any]:
-    settings = job.config.model_dump(mode="json", exclude_none=True)
-    return {"key": job.key, "config": settings, "checkpoints": job.checkpoints, "stationary": job.stationary}
+def _pack(job: Job, of_training: dict[str, Any] | None = None) -> dict[str, Any]:
+    """A job as plain data for another process; ``of_training`` are settings that change its speed but no number."""
+    return {
+        "key": job.key,
+        "config": job.config.model_dump(mode="json", exclude_none=True),
+        "overrides": of_training or {} if job.config.learning is not None else {},
+        "checkpoints": job.checkpoints,
+        "stationary": job.stationary,
+    }
 
 
 def _run(packed: dict[str, Any]) -> dict[str, Any]:
-    config = build_config(packed["config"], {})
+    config = build_config(packed["config"], packed["overrides"])
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", FedtwinWarning)
         result = simulate(config, records=False, checkpoints=packed["checkpoints"])
@@ -107,12 +116,18 @@ def _run(packed: dict[str, Any]) -> dict[str, Any]:
         "summary": run_summary(config, result.summary),
         "series": asdict(result.series),
         "stationary": asdict(stationary_costs(config)) if packed["stationary"] else None,
+        "evaluations": result.evaluations,
     }
 
 
 def _outcome(line: dict[str, Any]) -> Outcome:
     stationary = line["stationary"]
-    return Outcome(line["summary"], Series(**line["series"]), StationaryCosts(**stationary) if stationary else None)
+    return Outcome(
+        line["summary"],
+        Series(**line["series"]),
+        StationaryCosts(**stationary) if stationary else None,
+        tuple(Evaluation(*row) for row in line["evaluations"]),
+    )
 
 
 def _warn_once(jobs: Sequence[Job]) -> None:

@@ -12,15 +12,17 @@ from fedtwin.errors import FedtwinError
 from fedtwin.experiments.compare import scheme_config
 
 Profile = Literal["quick", "full"]
-FIGURES = ("3", "4", "5", "regret")
+Kind = Literal["cost", "total-queue", "regret", "accuracy"]
+FIGURES = ("3", "4", "5", "regret", "digits", "6", "7", "8", "9")
 
 
 class Effort(BaseModel):
-    """How much work a profile is."""
+    """How much work a profile is, and the settings that only it has."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
     rounds: int = Field(ge=1)
     seeds: int = Field(ge=1)
+    config: dict[str, dict[str, Any]] = {}
 
 
 class Sweep(BaseModel):
@@ -49,6 +51,7 @@ class Experiment(BaseModel):
 
     model_config = ConfigDict(extra="forbid", frozen=True)
     figure: str
+    kind: Kind
     title: str
     x_label: str
     y_label: str
@@ -63,15 +66,16 @@ class Experiment(BaseModel):
         effort = self.profiles[profile]
         values: list[float | None] = list(self.sweep.values) if self.sweep else [None]
         return [
-            (scheme, value, scheme_config(self._base(value, effort.rounds, seed), scheme))
+            (scheme, value, scheme_config(self._base(value, effort, seed), scheme))
             for scheme in self.schemes
             for value in values
             for seed in range(effort.seeds)
         ]
 
-    def _base(self, value: float | None, rounds: int, seed: int) -> Config:
+    def _base(self, value: float | None, effort: Effort, seed: int) -> Config:
         swept = {self.sweep.key: value} if self.sweep and value is not None else {}
-        return build_config(self.config, {**swept, "run.rounds": rounds, "run.seed": seed})
+        own = {f"{section}.{key}": setting for section, keys in effort.config.items() for key, setting in keys.items()}
+        return build_config(self.config, {**own, **swept, "run.rounds": effort.rounds, "run.seed": seed})
 
 
 def load_experiment(figure: str) -> Experiment:

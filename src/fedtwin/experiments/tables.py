@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 
+from fedtwin.experiments.accuracy import accuracy_rows
 from fedtwin.experiments.batch import Job, Outcome, Progress, run_batch
 from fedtwin.experiments.spec import Experiment, Profile
 from fedtwin.experiments.stationary import corrected_bound, paper_bound
@@ -19,7 +20,7 @@ FLAT_GROWTH = 0.02
 def figure_jobs(experiment: Experiment, profile: Profile) -> list[Job]:
     rounds = experiment.profiles[profile].rounds
     checkpoints = experiment.sampling.rounds(rounds) if experiment.sampling else ()
-    return [Job(config, checkpoints, experiment.figure == "regret") for _, _, config in experiment.configs(profile)]
+    return [Job(config, checkpoints, experiment.kind == "regret") for _, _, config in experiment.configs(profile)]
 
 
 def figure_table(
@@ -36,9 +37,11 @@ def figure_table(
     curves: dict[tuple[str, float | None], list[Outcome]] = {}
     for (scheme, value, _), outcome in zip(experiment.configs(profile), outcomes, strict=True):
         curves.setdefault((scheme, value), []).append(outcome)
-    if experiment.figure == "regret":
+    if experiment.kind == "accuracy":
+        return accuracy_rows(experiment, curves)
+    if experiment.kind == "regret":
         return _regret_rows(jobs[0], next(iter(curves.values())))
-    if experiment.sampling is not None:
+    if experiment.kind == "total-queue":
         return [row for (_, value), runs in curves.items() for row in _queue_rows(experiment, value, runs)]
     reference = experiment.schemes[0]
     return [

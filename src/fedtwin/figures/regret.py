@@ -6,10 +6,11 @@ from fedtwin.experiments.spec import Experiment
 from fedtwin.experiments.tables import TableRow
 
 if TYPE_CHECKING:
-    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
 
 
-def draw_regret(axes: "Axes", experiment: Experiment, table: list[TableRow]) -> None:  # noqa: ARG001
+def draw_regret(picture: "Figure", experiment: Experiment, table: list[TableRow]) -> None:
+    axes = picture.add_subplot()
     rounds = [row["round"] for row in table]
     best, never_busy = table[0]["best_stationary_cost"], table[0]["best_stationary_cost_if_never_busy"]
     for column, label, style in (
@@ -26,3 +27,4 @@ def draw_regret(axes: "Axes", experiment: Experiment, table: list[TableRow]) -> 
     axes.set_yticks([0, 0.02, 0.04, 0.06, 0.08, 0.1, 1, 10], ["0", "0.02", "0.04", "0.06", "0.08", "0.1", "1", "10"])
     axes.set_ylim(-0.01, 30)
     axes.legend(loc="lower center", bbox_to_anchor=(0.5, 1.0), ncols=2, frameon=False)
+    axes.set(xlabel=experiment.x_label, ylabel=experiment.y_label)

@@ -27,10 +27,9 @@ def save_figure(folder: Path, experiment: Experiment, note: str, table: list[Tab
     folder.mkdir(parents=True, exist_ok=True)
     with rc_context({"svg.hashsalt": "fedtwin", "font.size": 9.0, "axes.grid": True, "grid.alpha": 0.3}):
         picture = Figure(figsize=SIZE_INCHES, layout="constrained")
-        axes = picture.add_subplot()
-        DRAW[experiment.figure](axes, experiment, table)
+        DRAW[experiment.kind](picture, experiment, table)
         picture.suptitle(experiment.title)
-        axes.set(xlabel=f"{experiment.x_label}\n{note}", ylabel=experiment.y_label)
+        picture.supxlabel(note, fontsize="medium")
         picture.savefig(png, dpi=150, metadata={"Software": None})
         picture.savefig(svg, metadata={"Date": None, "Creator": None})
     with data.open("w", newline="", encoding="utf-8") as lines:

@@ -6,10 +6,11 @@ from fedtwin.experiments.spec import Experiment
 from fedtwin.experiments.tables import TableRow
 
 if TYPE_CHECKING:
-    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
 
 
-def draw_total_queue(axes: "Axes", experiment: Experiment, table: list[TableRow]) -> None:
+def draw_total_queue(picture: "Figure", experiment: Experiment, table: list[TableRow]) -> None:
+    axes = picture.add_subplot()
     values = experiment.sweep.values if experiment.sweep else []
     for value in reversed(values):
         rows = [row for row in table if row["v"] == value]
@@ -20,3 +21,4 @@ def draw_total_queue(axes: "Axes", experiment: Experiment, table: list[TableRow]
         axes.fill_between(x, [row["low"] for row in rows], [row["high"] for row in rows], alpha=0.2, color=line.get_color())
     axes.legend(loc="upper left")
     axes.set_ylim(bottom=0, top=axes.get_ylim()[1] * 1.3)
+    axes.set(xlabel=experiment.x_label, ylabel=experiment.y_label)

@@ -8,8 +8,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fedtwin.errors import FedtwinError
+from fedtwin.learning.evaluation import Evaluation
 from fedtwin.learning.layout import Weights
-from fedtwin.learning.learner import Evaluation, LearnerState
+from fedtwin.learning.learner import LearnerState
 
 CHECKPOINT_NAME = "checkpoint.safetensors"
 

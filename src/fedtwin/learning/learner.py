@@ -13,6 +13,7 @@ import numpy as np
 from fedtwin.config import Config
 from fedtwin.errors import FedtwinError
 from fedtwin.learning.aggregate import make_aggregator, newest_counters
+from fedtwin.learning.evaluation import Evaluation
 from fedtwin.learning.executors import Executor, make_executor, make_workload
 from fedtwin.learning.layout import Weights
 from fedtwin.learning.partition import deal, training_order
@@ -25,16 +26,6 @@ class Download(NamedTuple):
     version: int
     weights: Weights | None
     key: int
-
-
-class Evaluation(NamedTuple):
-    """One row of ``evaluations.parquet``."""
-
-    round: int
-    clock_s: float
-    energy_j: float
-    test_loss: float
-    test_accuracy: float
 
 
 @dataclass

@@ -12,6 +12,7 @@ import pyarrow as pa
 from fedtwin import __version__
 from fedtwin.config import Config, config_hash, load_config
 from fedtwin.errors import FedtwinError, FedtwinWarning
+from fedtwin.learning.evaluation import Evaluation
 from fedtwin.physics.fleet import largest_min_mean_samples, make_fleet
 from fedtwin.policies import power_rule, scheme_name
 from fedtwin.records import DEVICES, SCHEMA_VERSION, Row, RunFolder, Summary, Tally, read_rounds, rounds_schema, to_table
@@ -21,7 +22,7 @@ from fedtwin.sim.engine import Engine
 
 if TYPE_CHECKING:
     from fedtwin.learning.executors import Executor
-    from fedtwin.learning.learner import Evaluation, Learner, LearnerState
+    from fedtwin.learning.learner import Learner, LearnerState
 
 CHECKPOINT_EVERY_S = 30.0
 
@@ -43,7 +44,7 @@ class Result:
     summary: Summary
     devices: pa.Table
     series: Series
-    evaluations: list["Evaluation"]
+    evaluations: list[Evaluation]
     folder: Path | None
     _rounds: pa.Table | None
 
@@ -223,7 +224,7 @@ def _make_learner(config: Config, engine: Engine, resumed: _Resumed | None, exec
     return Learner(config, samples, resumed.state if resumed else None, executor)
 
 
-def _write_learned(folder: RunFolder, learner: "Learner", evaluations: "list[Evaluation]") -> None:
+def _write_learned(folder: RunFolder, learner: "Learner", evaluations: list[Evaluation]) -> None:
     from fedtwin.learning.checkpoint import CHECKPOINT_NAME
     from fedtwin.learning.layout import save_weights
 

@@ -5,12 +5,14 @@ BIN    := $(VENV)/bin
 READY  := $(VENV)/.ready
 OUT    := out/demo
 
-.PHONY: help setup demo test test-all lint types figures clean
+.PHONY: help setup demo test test-all lint types figures bench clean
 
 help:
-	@echo "make demo      set up, compare all schemes of the paper on the default fleet, draw figures 3, 4 and 5 (quick)"
+	@echo "make demo      set up, compare all schemes of the paper on the default fleet, draw figures 3, 4 and 5 (quick),"
+	@echo "               train a model with every scheme on the digits and draw its accuracy"
 	@echo "make test      set up, then ruff, mypy and the tests"
 	@echo "make test-all  the same with the tests that need minutes"
+	@echo "make bench     measure training speed against a plain PyTorch loop (needs fedtwin data fetch fashion-mnist)"
 	@echo "make figures   draw figures 3, 4, 5 and regret in full, as docs/results.md shows them"
 
 setup: $(READY)
@@ -23,9 +25,9 @@ $(READY): pyproject.toml constraints.txt
 
 demo: $(READY)
 	$(BIN)/fedtwin compare --seeds 5 --rounds 3000
-	$(BIN)/fedtwin figure 3 4 5 --profile quick --out $(OUT) --overwrite
+	$(BIN)/fedtwin figure 3 4 5 digits --profile quick --out $(OUT) --overwrite
 	@echo
-	@echo "The pictures are in $(OUT): figure_3.png, figure_4.png and figure_5.png, each with its SVG and CSV."
+	@echo "The pictures are in $(OUT): figure_3.png, figure_4.png, figure_5.png and figure_digits.png, each with its SVG and CSV."
 
 lint: $(READY)
 	$(BIN)/ruff check .
@@ -42,6 +44,9 @@ test-all: lint types
 
 figures: $(READY)
 	$(BIN)/fedtwin figure 3 4 5 regret --profile full --out out/figures --overwrite
+
+bench: $(READY)
+	$(BIN)/python -m benchmarks.cpu_updates
 
 clean:
 	rm -rf $(VENV) out build dist

@@ -20,11 +20,12 @@ from threading import Thread
 from typing import Any
 
 from fedtwin import __version__
-from fedtwin.config import Config, build_config, config_hash
+from fedtwin.config import Config, build_config, config_hash, replace_settings
 from fedtwin.errors import FedtwinError, FedtwinWarning
+from fedtwin.experiments.gpu import simulate_on_gpu
 from fedtwin.experiments.stationary import StationaryCosts, stationary_costs
 from fedtwin.learning.evaluation import Evaluation
-from fedtwin.sim import Series, impossible_min_mean_samples, run_summary, simulate
+from fedtwin.sim import Result, Series, impossible_min_mean_samples, run_summary, simulate
 
 Progress = Callable[[], None]
 
@@ -77,6 +78,13 @@ def run_batch(
 
 
 def _run_all(jobs: Sequence[Job], workers: int) -> Iterator[dict[str, Any]]:
+    on_gpu = [job for job in jobs if job.config.learning is not None and job.config.learning.executor == "cuda"]
+    for place, result in simulate_on_gpu([job.config for job in on_gpu]):
+        yield _line(on_gpu[place].key, on_gpu[place].config, result, None)
+    yield from _run_on_cpu([job for job in jobs if job not in on_gpu], workers)
+
+
+def _run_on_cpu(jobs: Sequence[Job], workers: int) -> Iterator[dict[str, Any]]:
     if workers == 1 or len(jobs) < 2:
         yield from map(_run, map(_pack, jobs))
         return
@@ -107,15 +115,20 @@ def _pack(job: Job, of_training: dict[str, Any] | None = None) -> dict[str, Any]
 
 
 def _run(packed: dict[str, Any]) -> dict[str, Any]:
-    config = build_config(packed["config"], packed["overrides"])
+    config = build_config(packed["config"], {})
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", FedtwinWarning)
-        result = simulate(config, records=False, checkpoints=packed["checkpoints"])
+        result = simulate(replace_settings(config, packed["overrides"]), records=False, checkpoints=packed["checkpoints"])
+    return _line(packed["key"], config, result, stationary_costs(config) if packed["stationary"] else None)
+
+
+def _line(key: str, config: Config, result: Result, stationary: StationaryCosts | None) -> dict[str, Any]:
+    """A finished run as one line of the journal."""
     return {
-        "key": packed["key"],
+        "key": key,
         "summary": run_summary(config, result.summary),
         "series": asdict(result.series),
-        "stationary": asdict(stationary_costs(config)) if packed["stationary"] else None,
+        "stationary": asdict(stationary) if stationary else None,
         "evaluations": result.evaluations,
     }
 

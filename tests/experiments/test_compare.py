@@ -22,6 +22,13 @@ def test_schemes_and_pairs() -> None:
     assert report["schemes"]["Random"]["rounds"] == 90 and report["schemes"]["Random"]["seeds"] == 3
 
 
+def test_training_runs_are_compared_by_accuracy_too() -> None:
+    base = load_config(overrides={**SMALL, "learning.dataset": "digits"})
+    report = compare_schemes(base, ["CU-UCB", "Random"], 2, workers=2)
+    assert all(0 < means["test_accuracy"] < 1 for means in report.as_dict()["schemes"].values())
+    assert report == compare_schemes(base, ["CU-UCB", "Random"], 2, workers=1), "no number depends on the workers"
+
+
 def test_folders_give_the_same_comparison_without_running(tmp_path: Path) -> None:
     base = load_config(overrides=SMALL)
     folders = []

@@ -65,6 +65,8 @@ def _print_means(report: dict[str, Any]) -> None:
         "total queue",
         "seeds",
     ]
+    trained = all("test_accuracy" in means for means in report["schemes"].values())
+    columns += ["accuracy"] if trained else []
     rows = [
         [
             scheme,
@@ -77,6 +79,7 @@ def _print_means(report: dict[str, Any]) -> None:
             f"{means['total_queue']:.0f}",
             str(means["seeds"]),
         ]
+        + ([f"{means['test_accuracy']:.3f}"] if trained else [])
         for scheme, means in report["schemes"].items()
     ]
     print_table("Means over selections (a synchronous round counts every device it waits for)", columns, rows)

@@ -56,11 +56,14 @@ def progress_bar(what: str, total: int) -> Iterator[Callable[[int | None], None]
     )
     with Progress(*columns, console=console, disable=not console.is_terminal, transient=True) as bar:
         task = bar.add_task(what, total=total)
+        shown, step = 0, max(1, total // 1000)
 
         def update(done: int | None = None) -> None:
+            nonlocal shown
             if done is None:
                 bar.advance(task)
-            else:
+            elif done >= shown + step:
+                shown = done
                 bar.update(task, completed=done)
 
         yield update

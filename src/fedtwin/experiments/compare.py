@@ -24,6 +24,7 @@ MEANS = (
     "least_mean_samples",
     "total_queue",
 )
+MEANS_OF_TRAINING = ("test_loss", "test_accuracy")
 A_SCHEME_IS_MADE_OF = ("policy.", "run.mode")
 
 Summaries = dict[str, dict[int, dict[str, Any]]]
@@ -45,7 +46,8 @@ class Comparison:
 
     def means(self, scheme: str) -> dict[str, Any]:
         runs = list(self.summaries[scheme].values())
-        means: dict[str, Any] = {name: mean_interval([run[name] for run in runs]).mean for name in MEANS}
+        names = [*MEANS, *(name for name in MEANS_OF_TRAINING if all(name in run for run in runs))]
+        means: dict[str, Any] = {name: mean_interval([run[name] for run in runs]).mean for name in names}
         cost = mean_interval([run["mean_cost"] for run in runs])
         return {**means, "mean_cost_low": cost.low, "mean_cost_high": cost.high, "seeds": len(runs)}
 

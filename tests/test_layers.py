@@ -9,7 +9,8 @@ import fedtwin
 
 ROOT = Path(fedtwin.__file__).parent
 LAYERS = [
-    *("errors", "draws", "registry", "config", "physics", "power", "twin", "policies", "learning", "records", "coordinator"),
+    *("errors", "draws", "registry", "processes"),
+    *("config", "physics", "power", "twin", "policies", "learning", "records", "coordinator"),
     *("sim", "experiments", "figures", "cli"),
 ]
 DECIDES = ("twin", "policies", "coordinator")

@@ -210,6 +210,13 @@ def test_arrays_are_broadcast_and_agree_with_scalars() -> None:
             assert isinstance(one.feasible, bool)
 
 
+def test_arrays_that_do_not_go_together_and_empty_ones() -> None:
+    with pytest.raises(FedtwinError, match="do not go together"):
+        plan_power(Config(), [1e-12, 1e-12], 2e9, [80, 80, 80])
+    empty = plan_power(Config(), [], 2e9, 80)
+    assert empty.power_w.shape == (0,) and empty.reason.dtype.kind == "U" and empty.feasible.dtype == bool
+
+
 def test_an_infeasible_plan_says_so() -> None:
     plan = plan_power(load_config(overrides={"objective.max_time_s": 0.1}), 1e-12, 2e9, 85)
     assert (plan.power_w, plan.feasible, plan.reason) == (0.0, False, "compute-time")

@@ -192,23 +192,26 @@ def plan_power(config: Config, gain: ArrayLike, cpu_hz: ArrayLike, samples: Arra
     Infeasible: power 0, time, energy and cost infinite, and a reason from ``REASONS``. ``binding`` names the limit the
     power stops at (``BINDINGS``), or none for the inner optimum.
     """
-    columns = np.broadcast_arrays(
-        _checked("gain", gain, 1e-60, 1e60), _checked("cpu_hz", cpu_hz, 1, 1e15), _checked("samples", samples, 1, 1e12)
-    )
+    inputs = _checked("gain", gain, 1e-60, 1e60), _checked("cpu_hz", cpu_hz, 1, 1e15), _checked("samples", samples, 1, 1e12)
+    try:
+        columns = np.broadcast_arrays(*inputs)
+    except ValueError:
+        shapes = ", ".join(str(numbers.shape) for numbers in inputs)
+        raise FedtwinError(f"gain, cpu_hz and samples have shapes {shapes}, which do not go together.") from None
     terms = terms_of(config)
     plans = [optimal_plan(terms, *case) for case in zip(*(column.ravel().tolist() for column in columns), strict=True)]
     shape = columns[0].shape
 
-    def field(values: list[Any]) -> Any:
-        return np.array(values).reshape(shape) if shape else values[0]
+    def field(values: list[Any], kind: type = float) -> Any:
+        return np.array(values, dtype=kind).reshape(shape) if shape else values[0]
 
     return PowerPlan(
         power_w=field([plan.power_w for plan in plans]),
         min_power_w=field([plan.min_power_w for plan in plans]),
         max_power_w=field([plan.max_power_w for plan in plans]),
-        feasible=field([plan.feasible for plan in plans]),
-        reason=field([REASONS[plan.reason] for plan in plans]),
-        binding=field([BINDINGS[plan.binding] for plan in plans]),
+        feasible=field([plan.feasible for plan in plans], bool),
+        reason=field([REASONS[plan.reason] for plan in plans], str),
+        binding=field([BINDINGS[plan.binding] for plan in plans], str),
         time_s=field([plan.compute_s + plan.upload_s for plan in plans]),
         energy_j=field([plan.compute_j + plan.upload_j for plan in plans]),
         cost=field([plan.cost for plan in plans]),

@@ -55,6 +55,21 @@ def test_compare_prints_json_with_the_promised_keys(cli: Cli) -> None:
     assert {"first", "second", "mean_difference", "low", "high", "p_value"} <= report["paired"][0].keys()
 
 
+def test_schemes_are_found_whatever_the_case(cli: Cli) -> None:
+    report = json.loads(cli("compare", "--schemes", "cu-ucb,sy-fairness", "--seeds", 1, "--rounds", 30, "--json").stdout)
+    assert list(report["schemes"]) == ["CU-UCB", "Sy-fairness"]
+    assert report["schemes"]["CU-UCB"]["mean_cost_low"] is None, "one seed has no interval"
+
+
+def test_a_policy_of_ones_own_is_found_in_the_working_folder_and_hashed(cli: Cli, tmp_path: Path) -> None:
+    source = "from fedtwin.policies import Policy\nPOLICY = Policy(lambda view, knobs: {}, power='optimal')\n"
+    hashes = set()
+    for score in ("view.samples", "-view.samples"):
+        (tmp_path / "mine.py").write_text(source.format(score))
+        hashes.add(json.loads(cli("run", "--policy", "mine:POLICY", "--rounds", 20, "--json").stdout)["config_hash"])
+    assert len(hashes) == 2, "a changed policy is another run"
+
+
 def test_compare_prints_tables(cli: Cli) -> None:
     done = cli("compare", "--seeds", 2, "--rounds", 60, "--schemes", "CU-UCB,genie")
     assert done.returncode == 0 and "CU-UCB − genie" in done.stdout
@@ -124,6 +139,16 @@ BAD = {
     "power without a gain": (["power", "--cpu-hz", "1e9", "--samples", "80"], "--gain"),
     "figure": (["figure", "10"], "figure '10' is unknown"),
     "scheme": (["compare", "--schemes", "CU-UCB,Best", "--rounds", "5"], "policy.name = 'Best'"),
+    "no scheme": (["compare", "--schemes", " , "], "--schemes ' , ' names none"),
+    "no selection": (
+        ["compare", "--schemes", "CU-UCB", "--seeds", "2", "--rounds", "20", "--set", "objective.max_energy_j=0.01"],
+        "made no selection",
+    ),
+    "options beside folders": (["compare", "there", "--rounds", "5"], "run folders are compared as they are"),
+    "resume of nothing": (["run", "--resume", "nowhere"], "is not the folder of an unfinished run"),
+    "resume with a setting": (["run", "--resume", "there", "--seed", "0"], "stands alone"),
+    "a policy's name that is none": (["run", "--policy", ".:x"], "policy.name = '.:x' cannot be loaded"),
+    "model that is none": (["config", "check", "--set", "learning.model=best"], "learning.model = 'best' is unknown"),
     "comparison of no run": (["compare", "there", "there2"], "not the folder of a finished run"),
     "unknown command": (["train"], "train"),
     "unknown option": (["run", "--round", "5"], "--round"),

@@ -1,3 +1,4 @@
+import os
 import signal
 import subprocess
 import time
@@ -69,6 +70,16 @@ def test_a_journal_that_cannot_be_written_is_one_sentence(tmp_path: Path) -> Non
         run_batch(jobs(1), journal=tmp_path / "file" / "runs.jsonl")
 
 
+@pytest.mark.parametrize("after_s", [0.6, 1.2])
+def test_an_interruption_while_workers_start_is_quiet(tmp_path: Path, after_s: float) -> None:
+    command = [*FEDTWIN, "compare", "--seeds", "50", "--rounds", "50000", "--out", "out"]
+    process = subprocess.Popen(command, cwd=tmp_path, stderr=subprocess.PIPE, text=True, start_new_session=True)
+    time.sleep(after_s)
+    os.killpg(process.pid, signal.SIGINT)
+    _, errors = process.communicate(timeout=60)
+    assert process.returncode == 130 and "Traceback" not in errors, errors
+
+
 @pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGINT])
 def test_an_ended_comparison_goes_on_where_it_stopped(tmp_path: Path, how: signal.Signals) -> None:
     command = ["compare", "--seeds", "12", "--rounds", "3000", "--schemes", "CU-UCB,As-fairness", "--out", "out", "--json"]
@@ -77,7 +88,7 @@ def test_an_ended_comparison_goes_on_where_it_stopped(tmp_path: Path, how: signa
     while not journal.exists() or len(journal.read_text().splitlines()) < 4:
         assert process.poll() is None
         time.sleep(0.02)
-    process.send_signal(how)
+    os.killpg(process.pid, how)
     _, errors = process.communicate(timeout=60)
     finished = [line for line in journal.read_text().splitlines() if line.endswith("}")]
     assert 4 <= len(finished) < 24 and not (tmp_path / "out" / "comparison.json").exists()

@@ -53,6 +53,15 @@ def test_folders_of_different_worlds_are_not_compared(tmp_path: Path) -> None:
         compare_folders([tmp_path / "a", tmp_path / "a"])
 
 
+def test_folders_that_trained_and_those_that_did_not_are_not_compared(tmp_path: Path) -> None:
+    simulate(load_config(overrides=SMALL), out=tmp_path / "plain")
+    learned = {**SMALL, "policy.name": "random", "learning.dataset": "digits", "learning.executor": "serial"}
+    simulate(load_config(overrides=learned), out=tmp_path / "learned")
+    for folders in (["plain", "learned"], ["learned", "plain"]):
+        with pytest.raises(FedtwinError, match=r"learning\."):
+            compare_folders([tmp_path / name for name in folders])
+
+
 def test_labels_tell_settings_apart() -> None:
     assert label(Config()) == "CU-UCB"
     assert label(load_config(overrides={"policy.v": 1e4, "policy.bonus_scale": 0.5})) == "CU-UCB v=10000.0 bonus_scale=0.5"

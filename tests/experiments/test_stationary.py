@@ -30,6 +30,7 @@ def test_a_busy_fleet_is_dearer_and_cu_ucb_is_between() -> None:
     assert costs.without < costs.with_busy_devices
     learned = simulate(load_config(overrides={"run.rounds": 6000, "policy.bonus_scale": 0.1}), records=False).summary
     everybody = simulate(load_config(overrides={"run.rounds": 6000, "policy.name": "As-Q-only"}), records=False).summary
+    assert learned.mean_cost is not None and everybody.mean_cost is not None
     assert costs.with_busy_devices - 0.01 < learned.mean_cost < everybody.mean_cost
 
 

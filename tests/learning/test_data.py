@@ -120,6 +120,9 @@ def test_a_damaged_cache_is_found(shop: Shop) -> None:
     np.save(catalog.cached_folder("fashion-mnist") / "y_test.npy", np.zeros(10, np.uint8))
     with pytest.raises(FedtwinError, match="is damaged: the checksum of t10k-labels"):
         fetch.verify("fashion-mnist")
+    (catalog.cached_folder("fashion-mnist") / "y_test.npy").write_bytes(b"no")
+    with pytest.raises(FedtwinError, match="is damaged"):
+        fetch.verify("fashion-mnist")
 
 
 def test_an_unknown_name_and_a_cache_that_cannot_be_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -188,6 +191,7 @@ def test_the_command_line(cli: Cli, tmp_path: Path, monkeypatch: pytest.MonkeyPa
         (["data", "plot", "--out", "mix.png"], "exists already"),
         (["data", "fetch", "mnist"], "choose one of fashion-mnist, cifar-10"),
         (["data", "verify", "cifar-10"], "run `fedtwin data fetch cifar-10`"),
+        (["data", "plot", "--out", "mix.xyz"], "cannot be written"),
     ):
         done = cli(*arguments)
         assert done.returncode == 2 and sentence in done.stderr and len(done.stderr.strip().splitlines()) == 1

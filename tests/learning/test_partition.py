@@ -3,7 +3,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fedtwin.learning.partition import class_counts, class_mix, deal, training_order
+from fedtwin.learning.partition import batch_sizes, class_counts, class_mix, deal, training_order
 
 LABELS = np.repeat(np.arange(10), 2000)
 
@@ -56,6 +56,20 @@ def test_training_order_is_a_pure_function_of_device_and_round() -> None:
     for epoch in first:
         assert len(np.unique(epoch)) == 85 and set(epoch) == set(first[0])
     assert not np.array_equal(first[0], first[1])
+
+
+@given(samples=st.integers(1, 500), batch_size=st.integers(1, 64))
+def test_batches_cover_the_epoch_and_the_last_is_never_one_of_many(samples: int, batch_size: int) -> None:
+    sizes = batch_sizes(samples, batch_size)
+    assert sum(sizes) == samples and max(sizes) <= batch_size and min(sizes) >= 1
+    assert len(sizes) == -(-samples // batch_size)
+    if samples > 1 and batch_size > 2:
+        assert sizes[-1] > 1
+
+
+def test_a_class_without_samples_gets_no_share() -> None:
+    shares = deal(np.full(40, 9), seed=0, devices=5, owned=20, gamma=0.01)
+    assert all(len(share) == 20 for share in shares)
 
 
 def test_a_device_with_more_samples_than_it_owns_repeats_some() -> None:

@@ -102,7 +102,17 @@ def test_a_run_folder_gains_the_promised_files(tmp_path: Path) -> None:
     assert 0 < arrived_energy < total
 
 
-@pytest.mark.parametrize("changes", [{}, {"policy.name": "Sy-fairness"}, {"learning.aggregation": "fedbuff"}], ids=str)
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {},
+        {"policy.name": "Sy-fairness"},
+        {"learning.aggregation": "fedbuff"},
+        {"learning.aggregation": "fedbuff", "learning.buffer_size": 1},
+        {"fleet.devices": 1, "fleet.channels": 1, "objective.max_energy_j": 0.35, "run.rounds": 300},
+    ],
+    ids=str,
+)
 @pytest.mark.parametrize("stop_at", [1, 23, 55])
 def test_a_stopped_run_resumes_bit_for_bit(tmp_path: Path, changes: dict[str, Any], stop_at: int) -> None:
     """A run that checkpoints between all rounds and stops in the middle, against one that never stopped."""
@@ -177,11 +187,62 @@ def test_what_cannot_be_resumed_is_told(tmp_path: Path) -> None:
         simulate(training(), out=tmp_path / "stopped", checkpoint_every_s=0.0, progress=stop)
     config = tmp_path / "stopped" / "config.toml"
     config.write_text(config.read_text().replace("mixing = 0.6", "mixing = 0.5"))
-    with pytest.raises(FedtwinError, match="from another configuration"):
+    with pytest.raises(FedtwinError, match="has been changed since the run began"):
         resume(tmp_path / "stopped")
+    config.write_text(config.read_text().replace("mixing = 0.5", "mixing = 0.6"))
     (tmp_path / "stopped" / "checkpoint.safetensors").write_bytes(b"no")
     with pytest.raises(FedtwinError, match="cannot be read"):
         resume(tmp_path / "stopped")
+
+
+def test_two_runs_do_not_write_one_folder(tmp_path: Path) -> None:
+    process = subprocess.Popen([*FEDTWIN, "run", "--rounds", "10000000", "--out", str(tmp_path / "run")])
+    try:
+        while not (tmp_path / "run" / "unfinished.json").exists():
+            assert process.poll() is None
+            time.sleep(0.01)
+        second = run_cli("run", "--resume", tmp_path / "run")
+        assert second.returncode == 2 and "is being written by another fedtwin" in second.stderr
+    finally:
+        process.kill()
+        process.wait()
+
+
+def test_a_kill_while_the_run_is_put_together_loses_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The last step fails: the summary cannot be written. Trace and training are still there to go on from."""
+    simulate(training(), out=tmp_path / "whole", trace=True)
+
+    def fail(*_: object) -> None:
+        raise OSError("killed here")
+
+    with monkeypatch.context() as patch:
+        patch.setattr("fedtwin.records.folder.RunFolder.finish", fail)
+        with pytest.raises(OSError, match="killed here"):
+            simulate(training(), out=tmp_path / "cut", trace=True, checkpoint_every_s=0.0)
+    assert (tmp_path / "cut" / "checkpoint.safetensors").exists()
+    resume(tmp_path / "cut")
+    for name in FOLDER:
+        assert (tmp_path / "cut" / name).read_bytes() == (tmp_path / "whole" / name).read_bytes(), name
+
+
+def test_dropout_draws_the_same_whatever_the_executor(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "wet.py").write_text(
+        "from torch import nn\n"
+        "def net(shape, classes):\n"
+        "    return nn.Sequential(nn.Flatten(), nn.Linear(64, 32), nn.Dropout(0.5), nn.Linear(32, classes))\n"
+    )
+    monkeypatch.syspath_prepend(str(tmp_path))
+    models = [
+        model_of(simulate(training(**{"learning.model": "wet:net", "learning.executor": executor}), out=tmp_path / str(k)))
+        for k, executor in enumerate(["serial", "processes", "serial"])
+    ]
+    assert models[0] == models[1] == models[2]
+
+
+def test_a_last_batch_of_one_sample_trains_with_batchnorm() -> None:
+    changes = {"fleet.samples_min": 33, "fleet.samples_max": 33, "fleet.devices": 2, "fleet.channels": 1, "run.rounds": 2}
+    result = simulate(training(**{**changes, "learning.model": "resnet18", "learning.evaluate_every_s": 100.0}))
+    assert result.summary.test_accuracy is not None
 
 
 def test_a_rate_that_diverges_stops_the_run_and_keeps_the_records(cli: Cli, tmp_path: Path) -> None:
@@ -192,6 +253,8 @@ def test_a_rate_that_diverges_stops_the_run_and_keeps_the_records(cli: Cli, tmp_
     assert "learning.learning_rate = 1e+25 diverges" in done.stderr and "device" in done.stderr and "round" in done.stderr
     assert len(done.stderr.strip().splitlines()) == 1
     assert (tmp_path / "run" / "rounds.parquet").exists() and not (tmp_path / "run" / "summary.json").exists()
+    once = cli("run", "--rounds", 5, "--set", "learning.learning_rate=1e25", "--set", "learning.batch_size=1000", "--out", "b")
+    assert once.returncode == 2 and "diverges" in once.stderr and len(once.stderr.strip().splitlines()) == 1
 
 
 @pytest.mark.parametrize(
@@ -206,12 +269,17 @@ def test_a_rate_that_diverges_stops_the_run_and_keeps_the_records(cli: Cli, tmp_
         ("learning.mixing=1.5", "learning.mixing = 1.5"),
         ("learning.mixin=1", "did you mean mixing?"),
         ("learning.executor=cuda", "needs a CUDA GPU"),
+        ("learning.evaluate_every_s=1e-9", "learning.evaluate_every_s = 1e-09 must be at least 0.01"),
+        ("learning.dataset=empty.npz", "empty.npz' is not a .npz of plain arrays"),
+        ("policy.name=broken:POLICY", "policy.name = 'broken:POLICY' cannot be loaded: SyntaxError"),
     ],
 )
 def test_bad_learning_input_is_one_sentence(
     cli: Cli, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, change: str, sentence: str
 ) -> None:
     monkeypatch.setenv("FEDTWIN_DATA", str(tmp_path / "cache"))
-    done = cli("run", "--rounds", 5, "--set", change, "--out", "run")
+    (tmp_path / "empty.npz").write_bytes(b"")
+    (tmp_path / "broken.py").write_text("def")
+    done = cli("run", "--rounds", 5, "--set", "learning.dataset=digits", "--set", change, "--out", "run")
     assert done.returncode == 2 and sentence in done.stderr and len(done.stderr.strip().splitlines()) == 1, done.stderr
     assert not (tmp_path / "run").exists()

@@ -74,4 +74,4 @@ def test_cu_ucb_can_be_run_synchronously_and_learns() -> None:
     learned = simulate(
         load_config(overrides={"policy.name": "cu-ucb", "run.mode": "sync", "policy.v": 1e7, "policy.bonus_scale": 0.05})
     ).summary
-    assert learned.mean_cost < fair.mean_cost
+    assert learned.mean_cost is not None and fair.mean_cost is not None and learned.mean_cost < fair.mean_cost

@@ -2,6 +2,7 @@
 
 import sys
 import warnings
+from pathlib import Path
 
 from fedtwin.errors import FedtwinError, FedtwinWarning
 
@@ -10,11 +11,12 @@ BAD_INPUT, INTERRUPTED = 2, 130
 
 def main() -> None:
     """Entry point of ``fedtwin``."""
-    from fedtwin.cli.app import app
-
     warnings.simplefilter("always", FedtwinWarning)
     warnings.showwarning = _show_warning
+    sys.path.append(str(Path.cwd()))  # policies and models of the user's own, named module:attribute
     try:
+        from fedtwin.cli.app import app
+
         code = app(prog_name="fedtwin", standalone_mode=False) or 0
     except FedtwinError as error:
         print(f"error: {error}", file=sys.stderr)

@@ -6,7 +6,7 @@ from typing import Annotated, Any
 import typer
 
 from fedtwin.cli.options import JsonOption, RoundsOption, SeedOption, SetOption, WorkersOption, configuration
-from fedtwin.cli.screen import kept_when_interrupted, number, print_json, print_table, progress_bar
+from fedtwin.cli.screen import interval, kept_when_interrupted, number, plain, print_json, print_table, progress_bar
 from fedtwin.errors import FedtwinError
 from fedtwin.registry import SCHEMES
 
@@ -34,17 +34,24 @@ def compare(
     if out is not None and (out / COMPARISON_NAME).exists():
         raise FedtwinError(f"--out {str(out)!r} holds a comparison already: name another folder, nothing is overwritten.")
     if paths and (len(paths) > 1 or paths[0].is_dir()):
+        if rounds is not None or seed is not None or assignments:
+            raise FedtwinError("--rounds, --seed and --set are for running: run folders are compared as they are.")
         comparison = compare_folders(paths)
     else:
         base = configuration(paths[0] if paths else None, assignments, rounds=rounds, seed=seed)
         names = [name.strip() for name in schemes.split(",") if name.strip()]
+        if not names:
+            raise FedtwinError(f"--schemes {schemes!r} names none: choose from {', '.join(SCHEMES)}.")
         journal = out / JOURNAL_NAME if out is not None else None
         with kept_when_interrupted(journal), progress_bar("runs", len(names) * seeds) as progress:
             comparison = compare_schemes(base, names, seeds, workers=workers, journal=journal, progress=lambda: progress(None))
     report = comparison.as_dict()
     if out is not None:
-        out.mkdir(parents=True, exist_ok=True)
-        write_json(out / COMPARISON_NAME, report)
+        try:
+            out.mkdir(parents=True, exist_ok=True)
+            write_json(out / COMPARISON_NAME, plain(report))
+        except OSError as error:
+            raise FedtwinError(f"--out {str(out)!r} cannot be written: {error.strerror}.") from None
         (out / JOURNAL_NAME).unlink(missing_ok=True)
     if as_json:
         print_json(report)
@@ -71,7 +78,7 @@ def _print_means(report: dict[str, Any]) -> None:
         [
             scheme,
             f"{means['mean_cost']:.4f}",
-            f"{means['mean_cost_low']:.4f} … {means['mean_cost_high']:.4f}",
+            interval(means["mean_cost_low"], means["mean_cost_high"]),
             f"{means['mean_time_s']:.3f}",
             f"{means['mean_energy_j']:.3f}",
             number(means["declines"], 1),
@@ -82,7 +89,7 @@ def _print_means(report: dict[str, Any]) -> None:
         + ([f"{means['test_accuracy']:.3f}"] if trained else [])
         for scheme, means in report["schemes"].items()
     ]
-    print_table("Means over selections (a synchronous round counts every device it waits for)", columns, rows)
+    print_table("Means over selections (a synchronous round counts every device it waits for)", columns, rows, essential=5)
 
 
 def _print_differences(report: dict[str, Any]) -> None:
@@ -90,7 +97,7 @@ def _print_differences(report: dict[str, Any]) -> None:
         [
             f"{pair['first']} − {pair['second']}",
             f"{pair['mean_difference']:+.4f}",
-            f"{pair['low']:+.4f} … {pair['high']:+.4f}",
+            interval(pair["low"], pair["high"], "+"),
             "—" if pair["p_value"] is None else f"{pair['p_value']:.1e}",
             "yes" if pair["significant"] else "no",
         ]

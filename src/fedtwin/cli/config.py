@@ -37,6 +37,12 @@ def check(config_file: ConfigFile = None, policy: PolicyOption = None, assignmen
 
     config = configuration(config_file, assignments, policy=policy)
     name = scheme_name(config)
+    if config.learning is not None:
+        from fedtwin.learning.data import load_dataset
+        from fedtwin.learning.models import build_model
+
+        data = load_dataset(config.learning.dataset)
+        build_model(config.learning.model, data.image_shape, data.classes, 0)
     if sentence := impossible_min_mean_samples(config):
         warnings.warn(sentence, FedtwinWarning, stacklevel=1)
     typer.echo(f"valid: {name}, {config.fleet.devices} devices, {config.run.rounds} rounds, hash {config_hash(config)}")

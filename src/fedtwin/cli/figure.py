@@ -17,7 +17,7 @@ class ProfileName(StrEnum):
 
 
 def figure(
-    names: Annotated[list[str], typer.Argument(metavar="3|4|5|regret...", help="One or several figures.")],
+    names: Annotated[list[str], typer.Argument(metavar="3|4|5|6|7|8|9|regret|digits...", help="One or several figures.")],
     profile: Annotated[
         ProfileName, typer.Option(help="quick: fewer seeds and rounds; full: what the docs show.")
     ] = ProfileName.full,
@@ -28,8 +28,9 @@ def figure(
     """Draw figures of the paper: PNG, SVG and the CSV behind them. An interrupted figure goes on where it stopped."""
     from fedtwin.experiments.spec import Profile, load_experiment
     from fedtwin.experiments.tables import figure_jobs, figure_table
-    from fedtwin.figures.save import figure_paths, save_figure
+    from fedtwin.figures.save import figure_paths, require_matplotlib, save_figure
 
+    require_matplotlib()
     experiments = [load_experiment(name) for name in names]
     there = [path for experiment in experiments for path in figure_paths(out, experiment.figure) if path.exists()]
     if there and not overwrite:

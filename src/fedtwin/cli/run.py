@@ -15,7 +15,6 @@ from fedtwin.cli.options import (
     configuration,
 )
 from fedtwin.cli.screen import number, print_json, print_table, progress_bar
-from fedtwin.config import load_config
 from fedtwin.errors import FedtwinError
 
 EXPLAINED = {
@@ -51,12 +50,13 @@ def run(
     as_json: JsonOption = False,
 ) -> None:
     """Simulate one run; with --out keep its records, with --trace all that every decision rests on."""
+    from fedtwin.records.folder import read_unfinished
     from fedtwin.sim import resume, run_summary, simulate
 
     if resume_folder is not None:
-        if any((config_file, policy, rounds, seed, out, trace, assignments)):
+        if trace or any(option is not None for option in (config_file, policy, rounds, seed, out, assignments)):
             raise FedtwinError("--resume DIR stands alone: the run goes on with the settings in its folder.")
-        config, out = load_config(resume_folder / "config.toml"), resume_folder
+        config, out = read_unfinished(resume_folder)[0], resume_folder
         with progress_bar("rounds", config.run.rounds) as progress:
             result = resume(resume_folder, progress=progress, checkpoint_every_s=checkpoint_every_s)
     else:

@@ -12,23 +12,31 @@ import typer
 
 def print_json(data: Mapping[str, Any]) -> None:
     """One object; infinity and NaN, which JSON lacks, are null."""
-    typer.echo(json.dumps(_plain(data), indent=2, allow_nan=False))
+    typer.echo(json.dumps(plain(data), indent=2, allow_nan=False))
 
 
-def print_table(title: str, columns: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
-    """A table, the first column to the left and the others to the right."""
+def print_table(title: str, columns: Sequence[str], rows: Sequence[Sequence[str]], essential: int | None = None) -> None:
+    """A table, the first column to the left and the others to the right. A narrow terminal gets the essential columns only."""
     from rich import box
     from rich.console import Console
+    from rich.measure import Measurement
     from rich.table import Table
 
-    console = Console()
-    table = Table(title=title, title_justify="left", title_style="bold", box=box.SIMPLE)
-    for k, column in enumerate(columns):
-        table.add_column(column, justify="right" if k else "left", no_wrap=True)
-    for row in rows:
-        table.add_row(*row)
-    if not console.is_terminal:
-        console.width = max(console.width, 200)
+    def table_of(count: int) -> Table:
+        table = Table(title=title, title_justify="left", title_style="bold", box=box.SIMPLE)
+        for k, column in enumerate(columns[:count]):
+            table.add_column(column, justify="right" if k else "left", no_wrap=True)
+        for row in rows:
+            table.add_row(*row[:count])
+        return table
+
+    console, wide = Console(), Console(width=500)
+    table = table_of(len(columns))
+    width = Measurement.get(wide, wide.options, table).maximum
+    if console.is_terminal and width > console.width and essential is not None:
+        table = table_of(essential)
+        width = Measurement.get(wide, wide.options, table).maximum
+    console.width = max(console.width, width, len(title))
     console.print(table)
 
 
@@ -80,15 +88,21 @@ def kept_when_interrupted(journal: Path | None) -> Iterator[None]:
         raise
 
 
+def interval(low: float, high: float, sign: str = "") -> str:
+    """An interval, or a dash where one seed leaves none."""
+    return "—" if math.isnan(low) else f"{low:{sign}.4f} … {high:{sign}.4f}"
+
+
 def number(value: float, digits: int = 4) -> str:
     return f"{value:.{digits}f}" if isinstance(value, float) and not float(value).is_integer() else f"{value:g}"
 
 
-def _plain(value: Any) -> Any:
+def plain(value: Any) -> Any:
+    """Data as JSON has it: infinity and NaN are null."""
     if isinstance(value, Mapping):
-        return {key: _plain(item) for key, item in value.items()}
+        return {key: plain(item) for key, item in value.items()}
     if isinstance(value, list | tuple):
-        return [_plain(item) for item in value]
+        return [plain(item) for item in value]
     if isinstance(value, float) and not math.isfinite(value):
         return None
     return value

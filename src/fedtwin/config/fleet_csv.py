@@ -30,10 +30,17 @@ def read_fleet_csv(path: Path) -> list[FleetRow]:
             table = csv.DictReader(lines)
             columns = [name.strip() for name in table.fieldnames or []]
             table.fieldnames = columns
-            rows = list(table)
+            rows = [(table.line_num, row) for row in table]
     except (OSError, UnicodeDecodeError, csv.Error) as error:
         raise FedtwinError(f"fleet.file = {str(path)!r} cannot be read: {error}.") from None
-    position = next((names for names in POSITION_COLUMNS if set(names) <= set(columns)), None)
+    if len(set(columns)) < len(columns):
+        raise FedtwinError(f"fleet.file = {str(path)!r} has a column twice: {columns}.")
+    positions = [names for names in POSITION_COLUMNS if set(names) <= set(columns)]
+    if len(positions) > 1:
+        raise FedtwinError(
+            f"fleet.file = {str(path)!r} says where a device is in {len(positions)} ways: {positions}; keep one."
+        )
+    position = positions[0] if positions else None
     missing = [name for name in ("samples", "cpu_hz") if name not in columns]
     if position is None:
         missing.append("a position (x_m and y_m, distance_m, path_gain or path_gain_db)")
@@ -41,7 +48,7 @@ def read_fleet_csv(path: Path) -> list[FleetRow]:
         raise FedtwinError(f"fleet.file = {str(path)!r} has no column {', nor '.join(missing)}; it has {columns}.")
     if not rows:
         raise FedtwinError(f"fleet.file = {str(path)!r} lists no device: at least one line under the header is needed.")
-    return [_parse(path, line, row, position) for line, row in enumerate(rows, start=2)]
+    return [_parse(path, line, row, position) for line, row in rows]
 
 
 def _parse(path: Path, line: int, row: dict[str, str], position: tuple[str, ...]) -> FleetRow:

@@ -67,11 +67,12 @@ def _read_toml(path: Path) -> Settings:
         data: Settings = tomllib.loads(path.read_text(encoding="utf-8"))
     except OSError as error:
         raise FedtwinError(f"The configuration {str(path)!r} cannot be read: {error.strerror}.") from None
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError, RecursionError) as error:
         raise FedtwinError(f"The configuration {str(path)!r} is not valid TOML: {error}.") from None
-    fleet = data.get("fleet")
-    if isinstance(fleet, dict) and isinstance(fleet.get("file"), str):
-        fleet["file"] = str(path.parent / fleet["file"])
+    for section, key, suffix in (("fleet", "file", ""), ("learning", "dataset", ".npz")):
+        keys = data.get(section)
+        if isinstance(keys, dict) and isinstance(keys.get(key), str) and keys[key].endswith(suffix):
+            keys[key] = str((path.parent / keys[key]).resolve())
     return data
 
 

@@ -2,12 +2,14 @@
 
 import hashlib
 import json
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
 import tomli_w
 
 from fedtwin.config.schema import Config
+from fedtwin.errors import FedtwinError
 
 
 def to_toml(config: Config) -> str:
@@ -16,11 +18,33 @@ def to_toml(config: Config) -> str:
 
 
 def settings(config: Config) -> dict[str, Any]:
-    """Every setting as ``{"section.key": value}``; a fleet file counts by its content, not by its place."""
+    """Every setting as ``{"section.key": value}``; files and sources of the user count by content, not by place."""
     flat = {f"{section}.{key}": value for section, keys in _sections(config).items() for key, value in keys.items()}
     if config.fleet.file is not None:
-        flat["fleet.file"] = hashlib.sha256(Path(config.fleet.file).read_bytes()).hexdigest()
+        flat["fleet.file"] = _digest(Path(config.fleet.file))
+    if ":" in config.policy.name:
+        flat["policy.source"] = _source_digest(config.policy.name)
+    if config.learning is not None and ":" in config.learning.model:
+        flat["learning.model_source"] = _source_digest(config.learning.model)
+    if config.learning is not None and config.learning.dataset.endswith(".npz"):
+        flat["learning.dataset"] = _digest(Path(config.learning.dataset))
     return flat
+
+
+def _digest(path: Path) -> str:
+    try:
+        return hashlib.sha256(path.read_bytes()).hexdigest()
+    except OSError as error:
+        raise FedtwinError(f"{str(path)!r}, which the configuration names, cannot be read: {error.strerror}.") from None
+
+
+def _source_digest(name: str) -> str:
+    """The source of a user's own policy or model: a changed one is another run."""
+    try:
+        found = find_spec(name.partition(":")[0])
+    except (ImportError, ValueError, AttributeError):
+        found = None
+    return _digest(Path(found.origin)) if found is not None and found.origin and Path(found.origin).exists() else "unknown"
 
 
 def _sections(config: Config) -> dict[str, dict[str, Any]]:

@@ -124,7 +124,7 @@ class RunConfig(Section):
     """How long, from which seed, and in which synchrony."""
 
     mode: Mode = Field("async", description="async: one device per round; sync: rounds of M devices")
-    rounds: Whole = Field(3000, ge=1, le=10**12, description="T, selections to make")
+    rounds: Whole = Field(3000, ge=1, le=10**12, description="T, rounds to play; in sync mode selections to make")
     seed: Whole = Field(0, ge=0, lt=2**63, description="seed of the fleet, the channel, the CPUs and the ties")
 
 
@@ -135,7 +135,7 @@ class LearningConfig(Section):
     model: str = Field("mlp", description="`mlp`, `small-cnn`, `resnet18`, `resnet18-groupnorm`, or module:factory")
     partition: Literal["iid", "dirichlet"] = Field("iid", description="how classes are mixed on a device")
     dirichlet_gamma: Positive = Field(0.5, description="γ1, concentration of the Dirichlet partition")
-    owned_samples: Whole = Field(500, ge=1, le=10**9, description="samples a device owns; D_n of them train in a round")
+    owned_samples: Whole = Field(500, ge=1, le=10**6, description="samples a device owns; D_n of them train in a round")
     local_epochs: Whole = Field(1, ge=1, le=10_000, description="passes over the samples of a round")
     batch_size: Whole = Field(32, ge=1, le=10**6, description="samples per gradient step")
     learning_rate: Positive = Field(0.05, description="step size of local SGD")
@@ -170,6 +170,9 @@ class Config(Section):
     def _aggregation_suits_the_mode(self) -> "Config":
         if self.learning is not None and self.learning.aggregation == "fedavg" and self.run.mode == "async":
             raise ValueError("learning.aggregation = 'fedavg' needs run.mode = 'sync': it averages a whole round")
+        if self.learning is not None and self.learning.evaluate_every_s < 0.01 * self.objective.max_time_s:
+            least = 0.01 * self.objective.max_time_s
+            raise ValueError(f"learning.evaluate_every_s = {self.learning.evaluate_every_s:g} must be at least {least:g}")
         return self
 
     @model_validator(mode="before")

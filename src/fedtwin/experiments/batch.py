@@ -7,16 +7,13 @@ after an interruption goes on from there.
 import hashlib
 import json
 import os
-import signal
 import warnings
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor, as_completed
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
-from multiprocessing import active_children, get_context, parent_process
-from multiprocessing.connection import wait
+from multiprocessing import active_children, get_context
 from pathlib import Path
-from threading import Thread
 from typing import Any
 
 from fedtwin import __version__
@@ -25,6 +22,8 @@ from fedtwin.errors import FedtwinError, FedtwinWarning
 from fedtwin.experiments.gpu import simulate_on_gpu
 from fedtwin.experiments.stationary import StationaryCosts, stationary_costs
 from fedtwin.learning.evaluation import Evaluation
+from fedtwin.processes import die_with_the_parent, interrupts_left_to_the_parent
+from fedtwin.records.lock import Lock
 from fedtwin.sim import Result, Series, impossible_min_mean_samples, run_summary, simulate
 
 Progress = Callable[[], None]
@@ -74,7 +73,7 @@ def run_batch(
             done[line["key"]] = line
             for _ in range(sum(job.key == line["key"] for job in jobs)):
                 _tell(progress)
-    return [_outcome(done[job.key]) for job in jobs]
+    return [_outcome(_with_selections(done[job.key])) for job in jobs]
 
 
 def _run_all(jobs: Sequence[Job], workers: int) -> Iterator[dict[str, Any]]:
@@ -89,11 +88,11 @@ def _run_on_cpu(jobs: Sequence[Job], workers: int) -> Iterator[dict[str, Any]]:
         yield from map(_run, map(_pack, jobs))
         return
     one_thread_each = {"learning.executor": "serial"}
-    pool = ProcessPoolExecutor(
-        min(workers, len(jobs)), mp_context=get_context("spawn"), initializer=_live_and_die_with_the_parent
-    )
+    pool = ProcessPoolExecutor(min(workers, len(jobs)), mp_context=get_context("spawn"), initializer=die_with_the_parent)
     try:
-        for future in as_completed([pool.submit(_run, _pack(job, one_thread_each)) for job in jobs]):
+        with interrupts_left_to_the_parent():
+            futures = [pool.submit(_run, _pack(job, one_thread_each)) for job in jobs]
+        for future in as_completed(futures):
             yield future.result()
     except BaseException:
         for process in active_children():
@@ -131,6 +130,14 @@ def _line(key: str, config: Config, result: Result, stationary: StationaryCosts 
         "stationary": asdict(stationary) if stationary else None,
         "evaluations": result.evaluations,
     }
+
+
+def _with_selections(line: dict[str, Any]) -> dict[str, Any]:
+    """A run in which every device always declined has no means to compare."""
+    if line["summary"]["rounds"] == 0:
+        scheme, seed = line["summary"]["scheme"], line["summary"]["seed"]
+        raise FedtwinError(f"{scheme} with run.seed = {seed} made no selection: every device declined every round.")
+    return line
 
 
 def _outcome(line: dict[str, Any]) -> Outcome:
@@ -175,7 +182,8 @@ def _open_journal(journal: Path | None) -> Iterator[Callable[[dict[str, Any]], N
         file = journal.open("a", encoding="utf-8")
     except OSError as error:
         raise FedtwinError(f"{str(journal.parent)!r} cannot be written: {error.strerror}.") from None
-    with file:
+    lock = Lock(journal.with_name(f"{journal.name}.lock"))
+    with file, _released(lock):
         file.write("\n" if journal.stat().st_size else "")
 
         def write(line: dict[str, Any]) -> None:
@@ -186,12 +194,12 @@ def _open_journal(journal: Path | None) -> Iterator[Callable[[dict[str, Any]], N
         yield write
 
 
-def _live_and_die_with_the_parent() -> None:
-    """An interruption is the parent's to handle; a worker whose parent was killed ends itself."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
-    parent = parent_process()
-    if parent is not None:
-        Thread(target=lambda: (wait([parent.sentinel]), os._exit(1)), daemon=True).start()
+@contextmanager
+def _released(lock: Lock) -> Iterator[None]:
+    try:
+        yield
+    finally:
+        lock.release()
 
 
 def _tell(progress: Progress | None) -> None:

@@ -12,7 +12,7 @@ from fedtwin.experiments.batch import Job, Progress, run_batch
 from fedtwin.experiments.statistics import PairedDifference, mean_interval, paired_difference
 from fedtwin.policies import scheme_name
 from fedtwin.records.folder import CONFIG_NAME, read_summary
-from fedtwin.registry import SCHEMES
+from fedtwin.registry import find_scheme
 
 MEANS = (
     "mean_cost",
@@ -26,6 +26,7 @@ MEANS = (
 )
 MEANS_OF_TRAINING = ("test_loss", "test_accuracy")
 A_SCHEME_IS_MADE_OF = ("policy.", "run.mode")
+CHANGE_NO_NUMBER = ("run.seed", "learning.executor", "learning.device", "learning.workers")
 
 Summaries = dict[str, dict[int, dict[str, Any]]]
 
@@ -54,7 +55,7 @@ class Comparison:
 
 def scheme_config(base: Config, name: str) -> Config:
     """The base configuration under another scheme or policy; a power rule the user set stays."""
-    mode = {} if name in SCHEMES else {"run.mode": base.run.mode}
+    mode = {} if find_scheme(name) else {"run.mode": base.run.mode}
     return replace_settings(base, {**mode, "policy.name": name})
 
 
@@ -80,15 +81,18 @@ def compare_folders(folders: Sequence[Path]) -> Comparison:
     runs = []
     for folder in folders:
         summary = read_summary(folder)
+        if summary["mean_cost"] is None:
+            raise FedtwinError(f"{str(folder)!r} made no selection: every device declined every round.")
         runs.append((load_config(folder / CONFIG_NAME), summary, folder))
     first_config, _, first_folder = runs[0]
     world = _world_of(first_config)
     for config, _, folder in runs[1:]:
-        for name, value in _world_of(config).items():
-            if world.get(name) != value:
+        other = _world_of(config)
+        for name in sorted(other.keys() | world.keys()):
+            if world.get(name) != other.get(name):
                 raise FedtwinError(
                     f"{str(folder)!r} cannot be compared with {str(first_folder)!r}: "
-                    f"{name} is {value!r} in one and {world.get(name)!r} in the other."
+                    f"{name} is {other.get(name)!r} in one and {world.get(name)!r} in the other."
                 )
     return _comparison((config, summary) for config, summary, _ in runs)
 
@@ -126,5 +130,5 @@ def _world_of(config: Config) -> Mapping[str, Any]:
     return {
         name: value
         for name, value in settings(config).items()
-        if not name.startswith(A_SCHEME_IS_MADE_OF) and name != "run.seed"
+        if not name.startswith(A_SCHEME_IS_MADE_OF) and name not in CHANGE_NO_NUMBER
     }

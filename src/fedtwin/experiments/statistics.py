@@ -11,7 +11,7 @@ CONFIDENCE = 0.95
 
 @dataclass(frozen=True)
 class Interval:
-    """A mean and its 95 % confidence interval by Student's t; the interval of one value is the value."""
+    """A mean and its 95 % confidence interval by Student's t; of one value there is no interval (NaN)."""
 
     mean: float
     low: float
@@ -38,7 +38,7 @@ class PairedDifference:
 def mean_interval(values: Sequence[float]) -> Interval:
     mean = math.fsum(values) / len(values)
     if len(values) < 2:
-        return Interval(mean, mean, mean)
+        return Interval(mean, math.nan, math.nan)
     half = _t_quantile(len(values) - 1) * _standard_error(values)
     return Interval(mean, mean - half, mean + half)
 

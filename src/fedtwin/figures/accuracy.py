@@ -21,7 +21,7 @@ def draw_accuracy(picture: "Figure", experiment: Experiment, table: list[TableRo
             x = [row["x"] for row in rows]
             (line,) = axes.plot(x, [row["test_accuracy"] for row in rows], label=curve)
             low, high = ([row[bound] for row in rows] for bound in ("low", "high"))
-            axes.fill_between(x, low, high, alpha=0.15, color=line.get_color())
+            axes.fill_between(x, low, high, alpha=0.08, color=line.get_color())
         axes.set(xlabel=label)
     panels[0].set(ylabel=experiment.y_label)
     panels[1].legend(loc="lower right")

@@ -4,14 +4,14 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from fedtwin.errors import FedtwinError
+from fedtwin.figures.save import require_matplotlib
 
 
 def save_partition(path: Path, title: str, counts: Sequence[Sequence[int]]) -> None:
     """``counts[device][class]`` as stacked bars."""
-    try:
-        from matplotlib.figure import Figure
-    except ImportError:
-        raise FedtwinError("Figures need matplotlib: pip install 'fedtwin[figures]'.") from None
+    require_matplotlib()
+    from matplotlib.figure import Figure
+
     picture = Figure(figsize=(7.0, 4.0), layout="constrained")
     axes = picture.add_subplot()
     devices = range(len(counts))
@@ -22,5 +22,8 @@ def save_partition(path: Path, title: str, counts: Sequence[Sequence[int]]) -> N
         bottom = [b + h for b, h in zip(bottom, heights, strict=True)]
     axes.set(title=title, xlabel="device", ylabel="samples")
     axes.legend(title="class", loc="center left", bbox_to_anchor=(1.0, 0.5), frameon=False)
-    path.parent.mkdir(parents=True, exist_ok=True)
-    picture.savefig(path, dpi=150)
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        picture.savefig(path, dpi=150)
+    except (OSError, ValueError) as error:
+        raise FedtwinError(f"--out {str(path)!r} cannot be written: {error}.".replace("\n", " ")) from None

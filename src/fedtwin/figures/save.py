@@ -1,6 +1,7 @@
 """One figure as three files: PNG to look at, SVG to print, CSV to check."""
 
 import csv
+from importlib.util import find_spec
 from pathlib import Path
 
 from fedtwin.errors import FedtwinError
@@ -16,13 +17,17 @@ def figure_paths(folder: Path, figure: str) -> list[Path]:
     return [folder / f"figure_{figure}{suffix}" for suffix in SUFFIXES]
 
 
+def require_matplotlib() -> None:
+    """Before any work is done for a picture."""
+    if find_spec("matplotlib") is None:
+        raise FedtwinError("Figures need matplotlib: pip install 'fedtwin[figures]'.")
+
+
 def save_figure(folder: Path, experiment: Experiment, note: str, table: list[TableRow]) -> list[Path]:
     """Draws the table and writes all three files; ``note`` says under the picture what it rests on."""
-    try:
-        from matplotlib import rc_context
-        from matplotlib.figure import Figure
-    except ImportError:
-        raise FedtwinError("Figures need matplotlib: pip install 'fedtwin[figures]'.") from None
+    from matplotlib import rc_context
+    from matplotlib.figure import Figure
+
     png, svg, data = figure_paths(folder, experiment.figure)
     folder.mkdir(parents=True, exist_ok=True)
     with rc_context({"svg.hashsalt": "fedtwin", "font.size": 9.0, "axes.grid": True, "grid.alpha": 0.3}):

@@ -99,7 +99,7 @@ class FedBuff:
         return {} if self._buffer is None else {"buffer": self._buffer, "held": np.array([self._held], np.int64)}
 
     def restore(self, state: dict[str, Any]) -> None:
-        if state:
+        if "buffer" in state:
             self._buffer, self._held = state["buffer"], int(state["held"][0])
 
 

@@ -12,7 +12,7 @@ from fedtwin.learning.evaluation import Evaluation
 from fedtwin.learning.layout import Weights
 from fedtwin.learning.learner import LearnerState
 
-CHECKPOINT_NAME = "checkpoint.safetensors"
+CHECKPOINT_NAME = "checkpoint.safetensors"  # also removed by sim.run when a run has ended
 
 
 def write_checkpoint(folder: Path, state: LearnerState, config_hash: str) -> None:
@@ -32,7 +32,14 @@ def write_checkpoint(folder: Path, state: LearnerState, config_hash: str) -> Non
         place = places.setdefault(id(weights.floats), f"weights.{len(places)}")
         arrays[f"{place}.floats"], arrays[f"{place}.counters"] = weights.floats, weights.counters
         holders[holder] = place
-    meta = {"config_hash": config_hash, "uploads": state.uploads, "version": state.version, "holders": holders}
+    meta = {
+        "config_hash": config_hash,
+        "round": state.round,
+        "uploads": state.uploads,
+        "version": state.version,
+        "versions": state.versions,
+        "holders": holders,
+    }
     unfinished = folder / f".{CHECKPOINT_NAME}"
     save_file({name: np.ascontiguousarray(array) for name, array in arrays.items()}, unfinished, {"fedtwin": json.dumps(meta)})
     unfinished.rename(folder / CHECKPOINT_NAME)
@@ -59,11 +66,13 @@ def read_checkpoint(folder: Path, config_hash: str) -> LearnerState | None:
     held = {holder: weights[place] for holder, place in meta["holders"].items()}
     prefix = "aggregator."
     return LearnerState(
+        round=meta["round"],
         uploads=meta["uploads"],
         version=meta["version"],
         model=held.pop("model"),
         train_losses=arrays["train_losses"].tolist(),
         evaluations=[Evaluation(int(row[0]), *map(float, row[1:])) for row in arrays["evaluations"]],
         starts={int(device): start for device, start in held.items()},
+        versions={int(device): version for device, version in meta["versions"].items()},
         aggregator={name.removeprefix(prefix): array for name, array in arrays.items() if name.startswith(prefix)},
     )

@@ -32,14 +32,14 @@ class Download(NamedTuple):
 class LearnerState:
     """All that a checkpoint holds: with the schedule, which is replayed, it is the whole state of a training run."""
 
+    round: int = 0
     uploads: int = 0
     version: int = 0
     model: Weights | None = None
-    energy_j: float = 0.0
-    next_evaluation: int = 0
     train_losses: list[float] = field(default_factory=list)
     evaluations: list[Evaluation] = field(default_factory=list)
     starts: dict[int, Weights] = field(default_factory=dict)
+    versions: dict[int, int] = field(default_factory=dict)
     aggregator: dict[str, np.ndarray] = field(default_factory=dict)
 
 
@@ -75,7 +75,7 @@ class Learner:
         self._train_losses: list[float] = []
         self._evaluations: list[Evaluation] = []
         self.energy_j = 0.0
-        self._resume = resume if resume is not None and resume.uploads else None
+        self._resume = resume
 
     @property
     def replaying(self) -> bool:
@@ -130,10 +130,10 @@ class Learner:
     def evaluate_at_the_end(self, clock_s: float, round_: int) -> None:
         self._evaluate(round_, clock_s)
 
-    def go_on(self) -> None:
+    def go_on(self, round_: int) -> None:
         """Called between rounds: where the replay has come to the checkpoint, training begins again."""
         state = self._resume
-        if state is None or self._uploads < state.uploads:
+        if state is None or (self._uploads, round_) != (state.uploads, state.round):
             return
         if state.model is None or set(state.starts) != set(self._in_flight):
             raise FedtwinError("The checkpoint does not fit the schedule: it is from another configuration or version.")
@@ -143,23 +143,21 @@ class Learner:
         self._aggregator.restore(state.aggregator)
         for device, download in list(self._in_flight.items()):
             weights = self._executor.adopt(state.starts[device])
-            version = int(state.aggregator.get(f"version_{device}", np.array([0]))[0])
-            self._begin(device, Download(download.round, version, weights, self._new_key()))
+            self._begin(device, Download(download.round, state.versions[device], weights, self._new_key()))
 
-    def state(self) -> LearnerState:
-        """Everything a checkpoint needs, with all evaluations finished."""
+    def state(self, round_: int) -> LearnerState:
+        """Everything a checkpoint between two rounds needs, with all evaluations finished."""
         self._collect_evaluations()
-        versions = {f"version_{device}": np.array([d.version]) for device, d in self._in_flight.items()}
         return LearnerState(
+            round_,
             self._uploads,
             self._version,
             self.model,
-            self.energy_j,
-            self._next_evaluation,
             list(self._train_losses),
             list(self._evaluations),
             {device: self._executor.host(d.weights) for device, d in self._in_flight.items() if d.weights is not None},
-            {**self._aggregator.state(), **versions},
+            {device: d.version for device, d in self._in_flight.items()},
+            self._aggregator.state(),
         )
 
     def evaluations(self) -> list[Evaluation]:
@@ -189,6 +187,11 @@ class Learner:
     def _collect_evaluations(self) -> None:
         for key, round_, clock_s, energy_j in self._evaluating:
             outcome = self._executor.evaluation(key)
+            if not np.isfinite(outcome.test_loss):
+                raise FedtwinError(
+                    f"learning.learning_rate = {self._learning.learning_rate:g} diverges: the model's loss on the test set in "
+                    f"round {round_} is not finite; the records up to there are kept, try a smaller rate."
+                )
             self._evaluations.append(Evaluation(round_, clock_s, energy_j, outcome.test_loss, outcome.test_accuracy))
         self._evaluating.clear()
 

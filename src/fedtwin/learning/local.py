@@ -3,6 +3,7 @@
 The network's tensors are views of one flat vector, so a step of SGD with the proximal term is two vector operations.
 """
 
+import zlib
 from dataclasses import dataclass
 
 import numpy as np
@@ -13,7 +14,7 @@ from torch.nn import functional
 from fedtwin.config import LearningConfig
 from fedtwin.learning.data import Dataset
 from fedtwin.learning.layout import Entry, Layout, Weights, layout_of
-from fedtwin.learning.partition import Indices
+from fedtwin.learning.partition import Indices, batch_sizes
 
 EVALUATION_BATCH = 1000
 
@@ -81,15 +82,19 @@ class LocalTrainer:
         self._load(initial)
 
     def train(self, start: Weights, order: Indices) -> Trained:
-        """min L_n(w) + (m/2) ‖w − w_download‖² by SGD (Section III-B), over the samples in ``order`` (epochs, samples)."""
+        """min L_n(w) + (m/2) ‖w − w_download‖² by SGD (Section III-B), over the samples in ``order`` (epochs, samples).
+
+        A network that draws (dropout) draws the same for the same order, which is the same for the same device and round.
+        """
         self._load(start)
         self._model.train()
         anchor = self._parameters.clone()
         rate, pull = self._config.learning_rate, self._config.learning_rate * self._config.proximal
         losses = []
-        with torch.enable_grad():
+        with torch.enable_grad(), torch.random.fork_rng(devices=[]):
+            torch.manual_seed(zlib.crc32(order.tobytes()))
             for epoch in torch.from_numpy(order):
-                for batch in torch.split(epoch, self._config.batch_size):
+                for batch in torch.split(epoch, batch_sizes(order.shape[1], self._config.batch_size)):
                     self._gradient.zero_()
                     outputs = self._model(self._images.normalised(self._images.x_train[batch]))
                     loss = functional.cross_entropy(outputs, self._images.y_train[batch])

@@ -97,8 +97,9 @@ def _build(name: str, shape: ImageShape, classes: int) -> nn.Module:
     module, _, factory = name.partition(":")
     try:
         model = getattr(import_module(module), factory)(shape, classes)
-    except (ImportError, AttributeError) as error:
-        raise FedtwinError(f"learning.model = {name!r} cannot be loaded: {error}.") from None
+    except Exception as error:
+        reason = f"{type(error).__name__}: {error}".splitlines()[0].rstrip(".")
+        raise FedtwinError(f"learning.model = {name!r} cannot be loaded: {reason}.") from None
     if not isinstance(model, nn.Module):
         raise FedtwinError(f"learning.model = {name!r} made a {type(model).__name__}, not a torch.nn.Module.")
     return model

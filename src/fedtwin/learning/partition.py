@@ -39,23 +39,40 @@ def class_mix(seed: int, device: int, classes: int, gamma: float | None) -> NDAr
     return np.asarray(np.eye(classes)[only])
 
 
+def among_present(mix: NDArray[np.float64], present: NDArray[np.bool_]) -> NDArray[np.float64]:
+    """A class nobody has samples of gets no share; if that leaves nothing, the others share alike."""
+    left = np.where(present, mix, 0.0)
+    return np.asarray(left / left.sum() if left.sum() > 0.0 else present / present.sum())
+
+
 def deal(labels: NDArray[np.integer], seed: int, devices: int, owned: int, gamma: float | None) -> list[Indices]:
     """The samples of every device."""
     classes = int(labels.max()) + 1
     shuffle = generator(seed, Purpose.PARTITION, devices)
     decks = [shuffle.permutation(np.flatnonzero(labels == label)) for label in range(classes)]
+    present = np.array([len(deck) > 0 for deck in decks])
     dealt = [0] * classes
     shares = []
     for device in range(devices):
         hand = []
-        for label, count in enumerate(class_counts(class_mix(seed, device, classes, gamma), owned)):
-            if len(decks[label]) == 0:
+        mix = among_present(class_mix(seed, device, classes, gamma), present)
+        for label, count in enumerate(class_counts(mix, owned)):
+            if count == 0:
                 continue
             places = (dealt[label] + np.arange(count)) % len(decks[label])
             hand.append(decks[label][places])
             dealt[label] += int(count)
         shares.append(np.concatenate(hand))
     return shares
+
+
+def batch_sizes(samples: int, batch_size: int) -> list[int]:
+    """How an epoch is cut: full batches and a last one, never of a single sample, of which BatchNorm knows no variance."""
+    full, rest = divmod(samples, batch_size)
+    sizes = [batch_size] * full + ([rest] if rest else [])
+    if rest == 1 and full and batch_size > 2:
+        sizes[-2:] = [batch_size - 1, 2]
+    return sizes
 
 
 def training_order(share: Indices, seed: int, device: int, round_: int, samples: int, epochs: int) -> Indices:

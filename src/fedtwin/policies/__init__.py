@@ -15,8 +15,9 @@ def load_policy(name: str) -> Policy | OraclePolicy:
     module, _, attribute = POLICIES.get(name, name).partition(":")
     try:
         policy = getattr(import_module(module), attribute)
-    except (ImportError, AttributeError, ValueError) as error:
-        raise FedtwinError(f"policy.name = {name!r} cannot be loaded: {error}.") from None
+    except Exception as error:
+        reason = f"{type(error).__name__}: {error}".splitlines()[0].rstrip(".")
+        raise FedtwinError(f"policy.name = {name!r} cannot be loaded: {reason}.") from None
     if not isinstance(policy, Policy | OraclePolicy):
         raise FedtwinError(f"policy.name = {name!r} is a {type(policy).__name__}, not a fedtwin.policies.Policy.")
     return policy

@@ -14,8 +14,10 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from fedtwin.config import Config, to_toml
+from fedtwin import __version__
+from fedtwin.config import Config, config_hash, load_config, to_toml
 from fedtwin.errors import FedtwinError
+from fedtwin.records.lock import Lock
 from fedtwin.records.schema import EVALUATIONS, Row, rounds_schema, to_table
 
 ROUNDS_NAME, CONFIG_NAME, SUMMARY_NAME, DEVICES_NAME, START_NAME, FLEET_NAME, EVALUATIONS_NAME = (
@@ -27,7 +29,7 @@ ROUNDS_NAME, CONFIG_NAME, SUMMARY_NAME, DEVICES_NAME, START_NAME, FLEET_NAME, EV
     "fleet.csv",
     "evaluations.parquet",
 )
-TRACE_MARK, OLD_PARTS, WHOLE = ".trace", ".rounds.parts", ".rounds.parquet"
+UNFINISHED_NAME, LOCK_NAME, OLD_PARTS, WHOLE = "unfinished.json", ".lock", ".rounds.parts", ".rounds.parquet"
 ROWS_PER_PART = 10_000
 VALUES_PER_PART = 3_000_000
 SAVE_EVERY_S = 5.0
@@ -46,14 +48,16 @@ class RunFolder:
         if trace:
             self._rows_per_part = max(1, min(ROWS_PER_PART, VALUES_PER_PART // config.fleet.devices))
         if resume:
+            self._lock = Lock(path / LOCK_NAME)
             self._lay_the_parts_out_again()
             return
         make_new_folder(path)
+        self._lock = Lock(path / LOCK_NAME)
         (path / ROUNDS_NAME).mkdir()
-        if trace:
-            (path / TRACE_MARK).touch()
         self._write_config(config)
         pq.write_table(devices, path / DEVICES_NAME)
+        mark = {"config_hash": config_hash(config), "package_version": __version__, "trace": trace}
+        write_json(path / UNFINISHED_NAME, mark)
 
     def write_start(self, rows: list[Row]) -> None:
         """The first M dispatches, t = 0, which no mean counts."""
@@ -85,13 +89,17 @@ class RunFolder:
         self.save()
         parts, whole, old = self.path / ROUNDS_NAME, self.path / WHOLE, self.path / OLD_PARTS
         with pq.ParquetWriter(whole, self._schema) as writer:
-            for part in sorted(parts.glob("part-*.parquet")):
+            for part in sorted(parts.glob("part-*.parquet"))[: self._parts + bool(self._rows)]:
                 writer.write_table(pq.read_table(part))
         parts.rename(old)
         whole.rename(parts)
-        shutil.rmtree(old)
-        (self.path / TRACE_MARK).unlink(missing_ok=True)
         write_json(self.path / SUMMARY_NAME, summary)
+        shutil.rmtree(old)
+        (self.path / UNFINISHED_NAME).unlink(missing_ok=True)
+
+    def release(self) -> None:
+        """Another fedtwin may write here now."""
+        self._lock.release()
 
     def _lay_the_parts_out_again(self) -> None:
         """Wherever a run was killed, also while it put its parts together, they are a folder again."""
@@ -106,6 +114,9 @@ class RunFolder:
         if config.fleet.file is not None:
             shutil.copyfile(config.fleet.file, self.path / FLEET_NAME)
             config = config.model_copy(update={"fleet": config.fleet.model_copy(update={"file": FLEET_NAME})})
+        if config.learning is not None and config.learning.dataset.endswith(".npz"):
+            dataset = str(Path(config.learning.dataset).resolve())
+            config = config.model_copy(update={"learning": config.learning.model_copy(update={"dataset": dataset})})
         (self.path / CONFIG_NAME).write_text(to_toml(config), encoding="utf-8")
 
 
@@ -115,13 +126,21 @@ def _write_whole(table: pa.Table, path: Path) -> None:
     unfinished.rename(path)
 
 
-def check_resumable(path: Path) -> bool:
-    """Whether the unfinished run in the folder is traced; anything but an unfinished run is an error."""
+def read_unfinished(path: Path) -> tuple[Config, bool]:
+    """The configuration of an unfinished run, and whether it is traced; anything else in the folder is an error."""
     if (path / SUMMARY_NAME).exists():
         raise FedtwinError(f"--resume {str(path)!r}: this run is finished, there is nothing to resume.")
-    if not (path / CONFIG_NAME).exists() or not (path / DEVICES_NAME).exists():
-        raise FedtwinError(f"--resume {str(path)!r} is not the folder of an unfinished run.")
-    return (path / TRACE_MARK).exists()
+    try:
+        mark = json.loads((path / UNFINISHED_NAME).read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        raise FedtwinError(f"--resume {str(path)!r} is not the folder of an unfinished run.") from None
+    config = load_config(path / CONFIG_NAME)
+    if mark["config_hash"] != config_hash(config):
+        raise FedtwinError(f"--resume {str(path)!r}: config.toml, or a file it names, has been changed since the run began.")
+    if mark["package_version"] != __version__:
+        begun = mark["package_version"]
+        raise FedtwinError(f"--resume {str(path)!r}: the run was begun by fedtwin {begun}, and this is {__version__}.")
+    return config, bool(mark["trace"])
 
 
 def make_new_folder(path: Path) -> None:
@@ -154,6 +173,8 @@ def read_summary(path: Path) -> dict[str, Any]:
     """The summary of a finished run folder, or one sentence about why there is none."""
     try:
         summary: dict[str, Any] = json.loads((path / SUMMARY_NAME).read_text(encoding="utf-8"))
-    except (OSError, UnicodeDecodeError, json.JSONDecodeError):
+        if not isinstance(summary, dict) or "mean_cost" not in summary:
+            raise ValueError
+    except (OSError, ValueError):
         raise FedtwinError(f"{str(path)!r} is not the folder of a finished run: {SUMMARY_NAME} cannot be read.") from None
     return summary

@@ -9,11 +9,11 @@ from fedtwin.records.schema import Row
 
 @dataclass(frozen=True)
 class Summary:
-    """Means are over selections; declines are left out. ``rounds`` counts selections, in either mode."""
+    """Means are over selections, None where there was none; declines are left out. ``rounds`` counts selections."""
 
-    mean_cost: float
-    mean_time_s: float
-    mean_energy_j: float
+    mean_cost: float | None
+    mean_time_s: float | None
+    mean_energy_j: float | None
     virtual_time_s: float
     rounds: int
     declines: int
@@ -71,7 +71,7 @@ class Tally:
         self.energy_violations += not row.energy_ok
 
     @property
-    def mean_cost(self) -> float:
+    def mean_cost(self) -> float | None:
         return self._mean(self.cost_sum)
 
     def summary(self, *, virtual_time_s: float, rounds: int, trained: Sequence[float], total_queue: float) -> Summary:
@@ -91,5 +91,5 @@ class Tally:
             energy_violations=self.energy_violations,
         )
 
-    def _mean(self, total: float) -> float:
-        return total / self.selections if self.selections else 0.0
+    def _mean(self, total: float) -> float | None:
+        return total / self.selections if self.selections else None

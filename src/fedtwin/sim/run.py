@@ -10,13 +10,13 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 
 from fedtwin import __version__
-from fedtwin.config import Config, config_hash, load_config
+from fedtwin.config import Config, config_hash
 from fedtwin.errors import FedtwinError, FedtwinWarning
 from fedtwin.learning.evaluation import Evaluation
 from fedtwin.physics.fleet import largest_min_mean_samples, make_fleet
 from fedtwin.policies import power_rule, scheme_name
 from fedtwin.records import DEVICES, SCHEMA_VERSION, Row, RunFolder, Summary, Tally, read_rounds, rounds_schema, to_table
-from fedtwin.records.folder import CONFIG_NAME, ROWS_PER_PART, check_resumable
+from fedtwin.records.folder import ROWS_PER_PART, read_unfinished
 from fedtwin.sim import asynchronous, synchronous
 from fedtwin.sim.engine import Engine
 
@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from fedtwin.learning.learner import Learner, LearnerState
 
 CHECKPOINT_EVERY_S = 30.0
+CHECKPOINT_NAME = "checkpoint.safetensors"
 
 
 @dataclass
@@ -89,7 +90,7 @@ class _Recorder:
                 self._pack(self._schema)
         while self._checkpoints and row.round >= self._checkpoints[-1] and not row.declined:
             self.series.rounds.append(self._checkpoints.pop())
-            self.series.mean_cost.append(self.tally.mean_cost)
+            self.series.mean_cost.append(self.tally.cost_sum / self.tally.selections)
             self.series.total_queue.append(row.total_queue)
         if self._progress is not None:
             self._progress(self.tally.selections)
@@ -109,18 +110,19 @@ class _Recorder:
 class _Checkpoints:
     """Between rounds: lets a resumed learner go on where it stopped, and writes a checkpoint now and then."""
 
-    def __init__(self, config: Config, learner: "Learner | None", folder: RunFolder | None, every_s: float) -> None:
-        self._hash, self._learner, self._folder, self._every_s = config_hash(config), learner, folder, every_s
+    def __init__(self, engine: Engine, folder: RunFolder | None, every_s: float) -> None:
+        self._engine, self._learner, self._folder, self._every_s = engine, engine.learner, folder, every_s
+        self._hash = config_hash(engine.config)
         self._written_at = time.monotonic()
 
     def pause(self) -> None:
         if self._learner is None:
             return
-        self._learner.go_on()
+        self._learner.go_on(self._engine.coordinator.round)
         if self._folder is not None and not self._learner.replaying and time.monotonic() - self._written_at >= self._every_s:
             from fedtwin.learning.checkpoint import write_checkpoint
 
-            state = self._learner.state()
+            state = self._learner.state(self._engine.coordinator.round)
             self._folder.save()
             self._folder.write_evaluations(state.evaluations)
             write_checkpoint(self._folder.path, state, self._hash)
@@ -153,8 +155,7 @@ def resume(
 ) -> Result:
     """Goes on with an unfinished run: its schedule is replayed, its training continues from the last checkpoint."""
     path = Path(folder)
-    trace = check_resumable(path)
-    config = load_config(path / CONFIG_NAME)
+    config, trace = read_unfinished(path)
     state = None
     if config.learning is not None:
         from fedtwin.learning.checkpoint import read_checkpoint
@@ -179,13 +180,13 @@ def _run(
 ) -> Result:  # fmt: skip
     engine = Engine(config, trace=trace)
     devices = _devices_table(engine)
-    learner = _make_learner(config, engine, resumed, executor)
+    learner = engine.learner = _make_learner(config, engine, resumed, executor)
+    folder: RunFolder | None = None
     try:
-        engine.learner = learner
         folder = RunFolder(out, config, devices, trace=trace, resume=resumed is not None) if out is not None else None
         schema = rounds_schema(trace=trace, learning=learner is not None) if records else None
         recorder = _Recorder(folder=folder, schema=schema, checkpoints=checkpoints, progress=progress)
-        pause = _Checkpoints(config, learner, folder, checkpoint_every_s).pause
+        pause = _Checkpoints(engine, folder, checkpoint_every_s).pause
         try:
             if config.run.mode == "async":
                 asynchronous.run(engine, recorder.add, pause, on_start=folder.write_start if folder else None)
@@ -207,7 +208,10 @@ def _run(
             if learner is not None:
                 _write_learned(folder, learner, evaluations)
             folder.finish(run_summary(config, summary))
+            (folder.path / CHECKPOINT_NAME).unlink(missing_ok=True)
     finally:
+        if folder is not None:
+            folder.release()
         if learner is not None:
             learner.close()
     return Result(config, summary, devices, recorder.series, evaluations, out, recorder.table())
@@ -225,12 +229,10 @@ def _make_learner(config: Config, engine: Engine, resumed: _Resumed | None, exec
 
 
 def _write_learned(folder: RunFolder, learner: "Learner", evaluations: list[Evaluation]) -> None:
-    from fedtwin.learning.checkpoint import CHECKPOINT_NAME
     from fedtwin.learning.layout import save_weights
 
     folder.write_evaluations(evaluations)
     save_weights(folder.path / "model.safetensors", learner.layout, learner.model)
-    (folder.path / CHECKPOINT_NAME).unlink(missing_ok=True)
 
 
 def run_summary(config: Config, summary: Summary) -> dict[str, Any]:

@@ -1,5 +1,7 @@
 """Images and labels in memory, and where they come from."""
 
+import zipfile
+import zlib
 from dataclasses import dataclass
 from importlib.resources import files
 from pathlib import Path
@@ -51,7 +53,13 @@ def load_dataset(name: str) -> Dataset:
         folder = cached_folder(name)
         if not (folder / "complete").exists():
             raise FedtwinError(f"learning.dataset = {name!r} is not on this machine: run `fedtwin data fetch {name}`.")
-        return Dataset(*(np.load(folder / f"{array}.npy", mmap_mode="r") for array in ARRAYS))
+        try:
+            return Dataset(*(np.load(folder / f"{array}.npy", mmap_mode="r") for array in ARRAYS))
+        except (OSError, ValueError, EOFError) as error:
+            raise FedtwinError(
+                f"learning.dataset = {name!r} in {str(folder)!r} is damaged ({type(error).__name__}): remove that folder, "
+                f"then run `fedtwin data fetch {name}`."
+            ) from None
     path = Path(name)
     if path.suffix != ".npz":
         known = ", ".join([EMBEDDED, *CATALOG])
@@ -70,8 +78,9 @@ def _from_npz(name: str, file: BinaryIO) -> Dataset:
             if missing:
                 raise FedtwinError(f"learning.dataset = {name!r} has no array {', '.join(missing)}.")
             return Dataset(*(arrays[array] for array in ARRAYS))
-    except ValueError as error:
-        raise FedtwinError(f"learning.dataset = {name!r} is not a .npz of plain arrays: {error}.") from None
+    except (ValueError, TypeError, AttributeError, EOFError, zipfile.BadZipFile, zlib.error) as error:
+        reason = str(error).splitlines()[0] if str(error) else type(error).__name__
+        raise FedtwinError(f"learning.dataset = {name!r} is not a .npz of plain arrays: {reason.rstrip('.')}.") from None
 
 
 def _checked(name: str, data: Dataset) -> Dataset:

@@ -81,7 +81,9 @@ def make_executor(workload: Workload) -> Executor:
     if learning.device == "cuda" and name != "cuda":
         raise FedtwinError(f"learning.device = 'cuda' needs learning.executor = 'cuda', not {name!r}.")
     if name == "cuda":
-        raise FedtwinError("learning.executor = 'cuda' needs a CUDA GPU and a CUDA build of PyTorch: none is found.")
+        from fedtwin.learning.executors.cuda import CudaExecutor
+
+        return CudaExecutor(workload)
     if name == "processes":
         from fedtwin.learning.executors.processes import ProcessExecutor
 

@@ -1,11 +1,8 @@
 """One single-threaded worker per core. A training begins as soon as its device has downloaded, so the workers are never idle
 while anything is in flight; weights travel through shared memory."""
 
-import os
 import queue
-from multiprocessing import get_context, parent_process, shared_memory
-from multiprocessing.connection import wait
-from threading import Thread
+from multiprocessing import get_context, shared_memory
 from typing import Any
 
 import numpy as np
@@ -15,6 +12,7 @@ from fedtwin.learning.executors.base import Workload
 from fedtwin.learning.layout import Layout, Weights
 from fedtwin.learning.local import Evaluated, Trained
 from fedtwin.learning.partition import Indices
+from fedtwin.processes import die_with_the_parent, interrupts_left_to_the_parent
 
 EVALUATIONS_AT_ONCE = 2
 POLL_S = 1.0
@@ -70,8 +68,9 @@ class ProcessExecutor:
             context.Process(target=_work, args=(workload, self._slots.name, self._tasks, self._results), daemon=True)
             for _ in range(workers)
         ]
-        for process in self._processes:
-            process.start()
+        with interrupts_left_to_the_parent():
+            for process in self._processes:
+                process.start()
 
     def adopt(self, weights: Weights) -> Weights:
         return weights
@@ -121,7 +120,10 @@ class ProcessExecutor:
             key, outcome = self._results.get(timeout=POLL_S)
         except queue.Empty:
             if not all(process.is_alive() for process in self._processes):
-                raise FedtwinError("A training worker ended unexpectedly (out of memory?): the run stops here.") from None
+                raise FedtwinError(
+                    "A training worker ended unexpectedly: out of memory, or a script that trains outside "
+                    "`if __name__ == '__main__':`."
+                ) from None
             return
         slot = self._slot_of.pop(key)
         if isinstance(outcome, str):
@@ -136,14 +138,9 @@ class ProcessExecutor:
 
 def _work(workload: Workload, slots_name: str, tasks: Any, results: Any) -> None:
     """A worker: takes a task, trains in its slot, and dies with its parent."""
-    import signal
-
     import torch
 
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
-    parent = parent_process()
-    if parent is not None:
-        Thread(target=lambda: (wait([parent.sentinel]), os._exit(1)), daemon=True).start()
+    die_with_the_parent()
     torch.set_num_threads(1)
     trainer = workload.trainer()
     layout, _ = workload.initial()

@@ -1,0 +1,36 @@
+"""Worker processes that leave interruptions to their parent, and end when it does."""
+
+import os
+import signal
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from multiprocessing import parent_process
+from multiprocessing.connection import wait
+
+
+@contextmanager
+def interrupts_left_to_the_parent() -> Iterator[None]:
+    """Processes started in here ignore Ctrl-C from their first instruction on; the parent hears it again afterwards."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    before = signal.signal(signal.SIGINT, signal.SIG_IGN)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, before)
+
+
+def die_with_the_parent() -> None:
+    """Called in a worker: it ends itself when its parent is gone, also when that was killed."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    parent = parent_process()
+    if parent is None:
+        return
+
+    def watch() -> None:
+        wait([parent.sentinel])
+        os._exit(1)
+
+    threading.Thread(target=watch, daemon=True).start()

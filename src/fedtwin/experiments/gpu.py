@@ -38,7 +38,10 @@ def _together(configs: Sequence[Config], places: Sequence[int]) -> Iterator[tupl
     executors = [hub.executor() for _ in places]
 
     def run(place: int, k: int) -> Result:
-        return simulate(configs[place], records=False, executor=executors[k])
+        try:
+            return simulate(configs[place], records=False, executor=executors[k])
+        finally:
+            executors[k].close()
 
     with warnings.catch_warnings(), ThreadPoolExecutor(len(places)) as threads:
         warnings.simplefilter("ignore", FedtwinWarning)

@@ -4,9 +4,9 @@ It is told of downloads and uploads by whoever runs the clock, and never influen
 replaying its schedule, which is quick, up to a checkpoint, and training only from there.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -140,7 +140,8 @@ class Learner:
         self._resume = None
         self._model, self._version = self._executor.adopt(state.model), state.version
         self._train_losses, self._evaluations = list(state.train_losses), list(state.evaluations)
-        self._aggregator.restore(state.aggregator)
+        adopted = {name: self._moved(self._executor.adopt, name, value) for name, value in state.aggregator.items()}
+        self._aggregator.restore(adopted)
         for device, download in list(self._in_flight.items()):
             weights = self._executor.adopt(state.starts[device])
             self._begin(device, Download(download.round, state.versions[device], weights, self._new_key()))
@@ -157,7 +158,7 @@ class Learner:
             list(self._evaluations),
             {device: self._executor.host(d.weights) for device, d in self._in_flight.items() if d.weights is not None},
             {device: d.version for device, d in self._in_flight.items()},
-            self._aggregator.state(),
+            {name: self._moved(self._executor.host, name, value) for name, value in self._aggregator.state().items()},
         )
 
     def evaluations(self) -> list[Evaluation]:
@@ -194,6 +195,10 @@ class Learner:
                 )
             self._evaluations.append(Evaluation(round_, clock_s, energy_j, outcome.test_loss, outcome.test_accuracy))
         self._evaluating.clear()
+
+    def _moved(self, move: Callable[[Weights], Weights], name: str, value: Any) -> Any:
+        """What an aggregator holds is a vector like the model's, or a count."""
+        return move(Weights(value, self._model.counters)).floats if name == "buffer" else value
 
     def _new_key(self) -> int:
         self._keys += 1

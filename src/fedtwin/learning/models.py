@@ -1,6 +1,7 @@
 """The networks, by name; or a user's own, by ``module:factory``."""
 
 from importlib import import_module
+from threading import Lock
 
 import torch
 from torch import Tensor, nn
@@ -11,6 +12,7 @@ from fedtwin.errors import FedtwinError
 ImageShape = tuple[int, int, int]
 MODELS = ("mlp", "small-cnn", "resnet18", "resnet18-groupnorm")
 GROUPS = 8
+_ONE_AT_A_TIME = Lock()  # PyTorch's generator is global, and runs that share a GPU are threads
 
 
 def mlp(shape: ImageShape, classes: int) -> nn.Module:
@@ -73,7 +75,7 @@ def resnet18(shape: ImageShape, classes: int, *, group: bool = False) -> nn.Modu
 
 def build_model(name: str, shape: ImageShape, classes: int, seed: int) -> nn.Module:
     """A freshly initialised network, the same for the same seed; checked to take the images and to fit the classes."""
-    with torch.random.fork_rng(devices=[]):
+    with _ONE_AT_A_TIME, torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed & 0x7FFF_FFFF_FFFF_FFFF)
         try:
             model = _build(name, shape, classes)

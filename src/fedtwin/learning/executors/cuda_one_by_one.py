@@ -1,0 +1,93 @@
+"""Training on the GPU one client after the other: what serves a user's own network."""
+
+import zlib
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional
+
+from fedtwin.config import LearningConfig
+from fedtwin.learning.executors.cuda_flat import (
+    EVALUATION_BATCH,
+    FlatOrder,
+    Task,
+    as_evaluated,
+    as_tensor,
+    as_weights,
+    loss_and_correct,
+)
+from fedtwin.learning.layout import Weights
+from fedtwin.learning.local import Evaluated, Images, Trained, model_layout, state_tensors
+from fedtwin.learning.partition import batch_sizes
+
+
+class OneByOneTrainer:
+    """One client after the other on the GPU, for any network: the network's tensors are views of one flat vector."""
+
+    def __init__(self, model: nn.Module, images: Images, config: LearningConfig, device: str = "cuda") -> None:
+        self._model, self._images, self._config, self._device = model.to(device), images, config, device
+        self._flat = FlatOrder(model, device, set(), channels_last=False)
+        self._floats = torch.zeros(self._flat.size, device=device)
+        self._counters = torch.zeros(model_layout(model).counter_size, dtype=torch.int64, device=device)
+        self._parameters = self._floats[: self._flat.parameter_size]
+        self._gradient = torch.zeros_like(self._parameters)
+        tensors = state_tensors(model)
+        for entry in model_layout(model).entries:
+            tensor = tensors[entry.name]
+            if entry.counter:
+                tensor.data = self._counters[entry.offset : entry.offset + entry.size].view(entry.shape)
+                continue
+            tensor.data = self._flat.view(self._floats, entry)
+            if isinstance(tensor, nn.Parameter):
+                tensor.grad = self._flat.view(self._gradient, entry)
+
+    def adopt(self, weights: Weights) -> Weights:
+        return self._flat.adopt(weights)
+
+    def host(self, weights: Weights) -> Weights:
+        return self._flat.host(weights)
+
+    def train(self, tasks: list[Task]) -> list[Trained]:
+        models, summaries, counters = zip(*(self._train(task) for task in tasks), strict=True)
+        numbers, counted = torch.stack(summaries).cpu().numpy(), torch.stack(counters).cpu().numpy()
+        return [
+            Trained(as_weights(floats, count), float(loss) / task.order.size, bool(finite))
+            for task, floats, (loss, finite), count in zip(tasks, models, numbers, counted, strict=True)
+        ]
+
+    def evaluate(self, models: list[Weights]) -> list[Evaluated]:
+        return as_evaluated([self._evaluate(model) for model in models], len(self._images.y_test))
+
+    def _train(self, task: Task) -> tuple[Tensor, Tensor, Tensor]:
+        self._load(task.start)
+        self._model.train()
+        anchor = self._parameters.clone()
+        rate, pull = self._config.learning_rate, self._config.learning_rate * self._config.proximal
+        total = torch.zeros((), device=self._device)
+        sizes = batch_sizes(task.order.shape[1], self._config.batch_size)
+        with torch.enable_grad(), torch.random.fork_rng(devices=[] if self._device == "cpu" else [self._device]):
+            torch.manual_seed(zlib.crc32(task.order.tobytes()))
+            for epoch in torch.from_numpy(task.order).to(self._device):
+                for batch in torch.split(epoch, sizes):
+                    self._gradient.zero_()
+                    outputs = self._model(self._images.normalised(self._images.x_train[batch]))
+                    loss = functional.cross_entropy(outputs, self._images.y_train[batch])
+                    loss.backward()  # type: ignore[no-untyped-call]
+                    self._parameters.lerp_(anchor, pull).add_(self._gradient, alpha=-rate)
+                    total += loss.detach() * len(batch)
+        finite = self._floats.isfinite().all().to(total.dtype)
+        return self._floats.clone(), torch.stack([total, finite]), self._counters.clone()
+
+    @torch.no_grad()
+    def _evaluate(self, weights: Weights) -> Tensor:
+        self._load(weights)
+        self._model.eval()
+        total = torch.zeros(2, dtype=torch.float64, device=self._device)
+        for first in range(0, len(self._images.y_test), EVALUATION_BATCH):
+            x, y = (part[first : first + EVALUATION_BATCH] for part in (self._images.x_test, self._images.y_test))
+            total += loss_and_correct(self._model(self._images.normalised(x)), y)
+        return total
+
+    def _load(self, weights: Weights) -> None:
+        self._floats.copy_(as_tensor(weights))
+        self._counters.copy_(torch.from_numpy(weights.counters))

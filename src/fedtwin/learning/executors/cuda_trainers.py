@@ -1,0 +1,252 @@
+"""Training many clients at once on one GPU: every operation serves all of them, each with its own weights and samples."""
+
+from dataclasses import dataclass
+from importlib.util import find_spec
+from itertools import pairwise
+from typing import Any, Literal, cast
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor, nn
+from torch.nn import functional
+
+from fedtwin.config import LearningConfig
+from fedtwin.learning.executors.base import Workload
+from fedtwin.learning.executors.cuda_flat import (
+    EVALUATION_BATCH,
+    FlatOrder,
+    Task,
+    Trainer,
+    as_evaluated,
+    as_tensor,
+    as_weights,
+    loss_and_correct,
+)
+from fedtwin.learning.executors.cuda_network import Stack, can_stack, forward, kernels, wide_convolutions
+from fedtwin.learning.executors.cuda_one_by_one import OneByOneTrainer
+from fedtwin.learning.layout import Weights
+from fedtwin.learning.local import Evaluated, Images, Trained, state_tensors
+from fedtwin.learning.partition import Indices, batch_sizes
+
+Precision = Literal["mixed", "float32"]
+MOST_AT_ONCE = 64
+MOST_AT_ONCE_PLAIN = 8
+ROOM = 8
+AGREEMENT = 1e-3
+
+
+def make_trainer(workload: Workload, precision: Precision, device: str = "cuda") -> Trainer:
+    """The stacked trainer, or the one for networks with parts that are not known here."""
+    from fedtwin.learning.data import load_dataset
+
+    model, images = workload.network(), Images(load_dataset(workload.learning.dataset), device)
+    if can_stack(model) and _agrees(model, workload.image_shape):
+        return StackedTrainer(model, images, workload.learning, precision, device)
+    return OneByOneTrainer(model, images, workload.learning, device)
+
+
+@dataclass
+class Plan:
+    """Who trains on what in which step: clients with more steps come first, so that the busy ones lie side by side."""
+
+    clients: list[int]
+    steps: list[int]
+    indices: NDArray[np.int64]
+    counts: NDArray[np.int32]
+
+
+def make_plan(orders: list[Indices], batch_size: int) -> Plan:
+    cuts = [np.cumsum(batch_sizes(order.shape[1], batch_size))[:-1] for order in orders]
+    batches = [[batch for epoch in order for batch in np.split(epoch, cut)] for order, cut in zip(orders, cuts, strict=True)]
+    clients = sorted(range(len(orders)), key=lambda client: -len(batches[client]))
+    steps = [len(batches[client]) for client in clients]
+    images = max(len(batch) for of_client in batches for batch in of_client)
+    indices, counts = np.zeros((steps[0], len(clients), images), np.int64), np.zeros((steps[0], len(clients)), np.int32)
+    for row, client in enumerate(clients):
+        for step, batch in enumerate(batches[client]):
+            indices[step, row, : len(batch)] = batch
+            counts[step, row] = len(batch)
+    return Plan(clients, steps, indices, counts)
+
+
+class Bench:
+    """Where clients lie side by side while they train: at fixed addresses, as recorded graphs need them."""
+
+    def __init__(self, clients: int, floats: int, wide: int, images: int, device: str) -> None:
+        self.floats, self.anchor, self.gradient = (torch.zeros(clients, floats, device=device) for _ in range(3))
+        self.half = torch.zeros(clients, wide, dtype=torch.bfloat16, device=device)
+        self.indices = torch.zeros(clients, images, dtype=torch.int64, device=device)
+        self.counts = torch.ones(clients, dtype=torch.int32, device=device)
+        self.losses = torch.zeros(clients, device=device)
+        self.pool: Any = None if device == "cpu" else torch.cuda.graph_pool_handle()
+        self.graphs: dict[int, torch.cuda.CUDAGraph] = {}
+
+    def load(self, starts: list[Tensor]) -> None:
+        clients = len(starts)
+        torch.stack(starts, out=self.floats[:clients])
+        self.anchor[:clients] = self.floats[:clients]
+        self.half[:clients] = self.floats[:clients, : self.half.shape[1]]
+        self.losses.zero_()
+
+
+class StackedTrainer:
+    """All clients in every operation, each with its own weights and samples.
+
+    ``mixed``: convolutions between wide layers take bfloat16 and sum in float32, weights and statistics are float32 throughout.
+    Every operation is within 1 % of float32; a whole update is noisier, for rounding turns some ReLUs on or off.
+    ``float32``: everything is, by plain PyTorch operations; networks without wide convolutions always are.
+    The kernels are compiled when first used, which takes about 15 s; a step is recorded once per number of clients, in 0.1 s.
+    """
+
+    def __init__(
+        self, model: nn.Module, images: Images, config: LearningConfig, precision: Precision, device: str = "cuda"
+    ) -> None:
+        self._model, self._images, self._config, self._device = model, images, config, device
+        wide = wide_convolutions(model)
+        self._flat = FlatOrder(model, device, wide, channels_last=True)
+        fused = precision == "mixed" and device != "cpu" and bool(wide) and find_spec("triton") is not None
+        self._wide_names = wide if fused else set()
+        self._wide_size = self._flat.first_size if fused else 0
+        self._parameters = {name for name, _ in model.named_parameters()}
+        self._dtype = torch.bfloat16 if fused else torch.float32
+        self._bench: Bench | None = None
+        self._most = MOST_AT_ONCE_PLAIN if wide and not fused else MOST_AT_ONCE
+
+    def adopt(self, weights: Weights) -> Weights:
+        return self._flat.adopt(weights)
+
+    def host(self, weights: Weights) -> Weights:
+        return self._flat.host(weights)
+
+    def train(self, tasks: list[Task]) -> list[Trained]:
+        """As many at once as memory is meant for, in parts of about the same size."""
+        parts = -(-len(tasks) // self._most)
+        edges = [len(tasks) * part // parts for part in range(parts + 1)]
+        return [trained for first, last in pairwise(edges) for trained in self._train_together(tasks[first:last])]
+
+    def evaluate(self, models: list[Weights]) -> list[Evaluated]:
+        return as_evaluated([self._evaluate(as_tensor(model)) for model in models], len(self._images.y_test))
+
+    def _train_together(self, tasks: list[Task]) -> list[Trained]:
+        plan = make_plan([task.order for task in tasks], self._config.batch_size)
+        floats, losses = self._descend([as_tensor(tasks[client].start) for client in plan.clients], plan)
+        finite = torch.linalg.vector_norm(floats, float("inf"), dim=1).isfinite()
+        summary = torch.stack([losses, finite.to(losses.dtype)]).cpu().numpy()
+        trained: list[Trained | None] = [None] * len(tasks)
+        for row, (client, steps) in enumerate(zip(plan.clients, plan.steps, strict=True)):
+            start, order = tasks[client]
+            weights = as_weights(floats[row], start.counters + steps)
+            trained[client] = Trained(weights, float(summary[0, row]) / order.size, bool(summary[1, row]))
+        return cast(list[Trained], trained)
+
+    def _descend(self, starts: list[Tensor], plan: Plan) -> tuple[Tensor, Tensor]:
+        """All steps of all clients. Returns their weights, and the sum of every client's losses."""
+        indices, counts = (torch.from_numpy(a).to(self._device) for a in (plan.indices, plan.counts))
+        bench = self._bench_for(len(starts), indices.shape[2])
+        bench.load(starts)
+        for step, busy in enumerate((plan.counts > 0).sum(1).tolist()):
+            bench.indices[:busy, : indices.shape[2]] = indices[step, :busy]
+            bench.counts[:busy] = counts[step, :busy]
+            self._step(bench, busy)
+        return bench.floats[: len(starts)].clone(), bench.losses[: len(starts)].clone()
+
+    def _bench_for(self, clients: int, images: int) -> Bench:
+        """The bench, made anew when it is too small. The largest graph comes first: the others fit into its memory."""
+        bench = self._bench
+        if bench is None or clients > len(bench.floats) or images > bench.indices.shape[1]:
+            self._bench = bench = None
+            room = clients if self._device == "cpu" else min(self._most, -(-clients // ROOM) * ROOM)
+            self._bench = bench = Bench(room, self._flat.size, self._wide_size, -(-images // ROOM) * ROOM, self._device)
+            if bench.pool is not None:
+                self._step(bench, room)
+        return bench
+
+    def _step(self, bench: Bench, busy: int) -> None:
+        """One step of the first ``busy`` clients: on a GPU a recorded one, for there are hundreds of kernels to launch."""
+        if bench.pool is None:
+            self._step_now(bench, busy)
+            return
+        if busy in bench.graphs:
+            bench.graphs[busy].replay()
+            return
+        self._step_now(bench, busy)  # whatever is loaded or made when first used must be there before a recording
+        graph = torch.cuda.CUDAGraph()
+        with torch.cuda.graph(graph, pool=bench.pool, capture_error_mode="thread_local"):
+            self._step_now(bench, busy)
+        bench.graphs[busy] = graph
+
+    def _step_now(self, bench: Bench, busy: int) -> None:
+        stack = self._stack(bench.floats[:busy], bench.half[:busy], bench.gradient[:busy])
+        stack.counts = bench.counts[:busy]
+        bench.losses[:busy] += self._backward(stack, bench.indices[:busy])
+        self._update(*(flat[:busy] for flat in (bench.floats, bench.anchor, bench.gradient, bench.half)))
+
+    def _stack(self, floats: Tensor, half: Tensor, gradient: Tensor | None) -> Stack:
+        """Views into the flat vectors, by name; every gradient has its place in ``gradient``."""
+        stack = Stack({}, {}, {}, torch.empty(0, dtype=torch.int32, device=self._device), gradient is not None)
+        for entry in self._flat.entries:
+            tensor = self._flat.view(floats, entry).data  # a running mean may change while its neighbours are in use
+            if gradient is not None and entry.name in self._parameters:
+                stack.gradients[entry.name] = self._flat.view(gradient, entry)
+                tensor.requires_grad_()
+            if entry.name in self._wide_names:
+                stack.halves[entry.name] = self._flat.view(half, entry)
+            stack.tensors[entry.name] = tensor
+        return stack
+
+    def _backward(self, stack: Stack, indices: Tensor) -> Tensor:
+        """Gradients of each client's mean loss over its real images; returns the sums."""
+        with torch.enable_grad():
+            outputs = forward(self._model, self._input(self._images.x_train[indices.flatten()], len(indices)), stack)
+            labels = self._images.y_train[indices.flatten()]
+            each = functional.cross_entropy(outputs.flatten(0, 1).float(), labels, reduction="none").view(indices.shape)
+            real = torch.arange(indices.shape[1], device=self._device) < stack.counts[:, None]
+            sums = torch.where(real, each, 0.0).sum(1)
+            leaves = [stack.tensors[name] for name in stack.gradients]
+            found = torch.autograd.grad((sums / stack.counts).sum(), leaves, allow_unused=True)
+        for place, gradient in zip(stack.gradients.values(), found, strict=True):
+            if gradient is not None:  # the kernels have put theirs where it belongs
+                place.copy_(gradient)
+        return sums.detach()
+
+    def _update(self, floats: Tensor, anchor: Tensor, gradient: Tensor, half: Tensor) -> None:
+        rate, pull = self._config.learning_rate, self._config.learning_rate * self._config.proximal
+        if self._wide_size:
+            kernels().descend(floats, anchor, gradient, half, self._flat.parameter_size, pull, rate)
+        else:
+            parameters, anchor, gradient = (flat[:, : self._flat.parameter_size] for flat in (floats, anchor, gradient))
+            parameters.lerp_(anchor, pull).add_(gradient, alpha=-rate)
+
+    @torch.no_grad()
+    def _evaluate(self, floats: Tensor) -> Tensor:
+        stack = self._stack(floats[None], floats[None, : self._wide_size].to(self._dtype), None)
+        total = torch.zeros(2, dtype=torch.float64, device=self._device)
+        for first in range(0, len(self._images.y_test), EVALUATION_BATCH):
+            x, y = (part[first : first + EVALUATION_BATCH] for part in (self._images.x_test, self._images.y_test))
+            stack.counts = torch.full((1,), len(y), dtype=torch.int32, device=self._device)
+            total += loss_and_correct(forward(self._model, self._input(x, 1), stack)[0], y)
+        return total
+
+    def _input(self, images: Tensor, clients: int) -> Tensor:
+        x = self._images.normalised(images).permute(0, 2, 3, 1).to(self._dtype)
+        return x.reshape(clients, -1, *x.shape[1:])
+
+
+def _agrees(model: nn.Module, shape: tuple[int, int, int]) -> bool:
+    """Whether the stacked network computes what the network itself does: a user's may use known parts in unknown ways."""
+    tensors = {name: tensor.detach() for name, tensor in state_tensors(model).items()}
+    views = {name: (tensor.permute(0, 2, 3, 1) if tensor.ndim == 4 else tensor)[None] for name, tensor in tensors.items()}
+    x = torch.randn(2, *shape, generator=torch.Generator().manual_seed(0))
+    was_training = model.training
+    model.eval()
+    try:
+        with torch.no_grad():
+            expected = model(x)
+            stack = Stack(views, {}, {}, torch.tensor([2], dtype=torch.int32), False)
+            found = forward(model, x.permute(0, 2, 3, 1)[None], stack)[0]
+    except (RuntimeError, KeyError, IndexError):
+        return False
+    finally:
+        model.train(was_training)
+    return found.shape == expected.shape and torch.allclose(found, expected, rtol=AGREEMENT, atol=AGREEMENT)

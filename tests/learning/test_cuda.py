@@ -1,0 +1,427 @@
+"""The GPU executor. What needs no GPU is tested everywhere: stacking, ragged batches, how runs wait for each other."""
+
+import threading
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any, cast
+
+import numpy as np
+import pytest
+import torch
+from torch import nn
+
+from fedtwin.config import LearningConfig
+from fedtwin.errors import FedtwinError
+from fedtwin.learning.data import load_dataset
+from fedtwin.learning.executors.base import Executor, Workload
+from fedtwin.learning.executors.cuda import CudaExecutor, CudaHub, Hub
+from fedtwin.learning.executors.cuda_flat import Task, Trainer
+from fedtwin.learning.executors.cuda_network import Stack, convolution, norm, plain_batch_norm
+from fedtwin.learning.executors.cuda_one_by_one import OneByOneTrainer
+from fedtwin.learning.executors.cuda_trainers import StackedTrainer, make_plan, make_trainer
+from fedtwin.learning.executors.serial import SerialExecutor
+from fedtwin.learning.layout import Weights
+from fedtwin.learning.local import Evaluated, Images, Trained
+from fedtwin.learning.partition import Indices
+
+needs_gpu = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA GPU")
+NETWORKS = ["mlp", "small-cnn", "resnet18", "resnet18-groupnorm"]
+RAGGED = [7, 13, 8, 3, 12]
+
+
+class Strange(nn.Module):
+    """A user's own network: nothing that is known how to stack, and a counter of its own."""
+
+    def __init__(self, inputs: int, classes: int) -> None:
+        super().__init__()
+        self.norm, self.last = nn.BatchNorm1d(inputs), nn.Linear(inputs, classes)
+        self.calls: torch.Tensor
+        self.register_buffer("calls", torch.zeros((), dtype=torch.int64))
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        if self.training:
+            self.calls += 1
+        return cast(torch.Tensor, self.last(self.norm(x.flatten(1)).tanh()))
+
+
+def strange(shape: tuple[int, int, int], classes: int) -> nn.Module:
+    return Strange(int(np.prod(shape)), classes)
+
+
+def workload(folder: Path, model: str, shape: tuple[int, int, int] = (3, 16, 16), **learning: Any) -> Workload:
+    """Random images with labels that can be learnt from them."""
+    channels, height, width = shape
+    rng = np.random.default_rng(0)
+    y = rng.integers(0, 10, 300)
+    x = np.clip(rng.normal(90 + 8 * y[:, None, None, None], 40, (300, height, width, channels)), 0, 255).astype(np.uint8)
+    path = folder / "images.npz"
+    np.savez(path, x_train=x[:200], y_train=y[:200], x_test=x[200:], y_test=y[200:])
+    settings = {"batch_size": 8, "learning_rate": 0.02, "proximal": 0.5, **learning}
+    return Workload(LearningConfig(dataset=str(path), model=model, **settings), shape, 10, 3, 4)
+
+
+def orders(samples: list[int], epochs: int = 2) -> list[Indices]:
+    rng = np.random.default_rng(1)
+    return [np.stack([rng.permutation(200)[:count] for _ in range(epochs)]) for count in samples]
+
+
+def starts(of: Workload, count: int) -> list[Weights]:
+    """Every client starts from a model of its own."""
+    _, (floats, counters) = of.initial()
+    rng = np.random.default_rng(2)
+    noise = [1 + 0.1 * rng.standard_normal(len(floats), np.float32) for _ in range(count)]
+    return [Weights(floats * factor, counters + client) for client, factor in enumerate(noise)]
+
+
+def trained_by(executor: Executor, of: Workload, samples: list[int], epochs: int) -> tuple[list[Trained], Evaluated]:
+    for key, (start, order) in enumerate(zip(starts(of, len(samples)), orders(samples, epochs), strict=True)):
+        executor.submit(key, executor.adopt(start), order)
+    results = [executor.result(key) for key in range(len(samples))]
+    executor.submit_evaluation(99, results[0].weights)
+    evaluated = executor.evaluation(99)
+    results = [Trained(executor.host(t.weights), t.train_loss, t.finite) for t in results]
+    executor.close()
+    return results, evaluated
+
+
+def error_of_the_change(found: Trained, expected: Trained, start: Weights, parameters: int) -> float:
+    """‖found − expected‖ / ‖expected − start‖ of parameters or buffers, whichever is worse: doing nothing has an error of 1."""
+    errors = []
+    for part in (slice(0, parameters), slice(parameters, len(start.floats))):
+        f, e, s = (weights.floats[part].astype(np.float64) for weights in (found.weights, expected.weights, start))
+        errors.append(np.linalg.norm(f - e) / np.linalg.norm(e - s) if len(s) else 0.0)
+    return float(max(errors))
+
+
+def check(executor: Executor, of: Workload, samples: list[int], epochs: int, median: float, most: float) -> None:
+    """Rounding alone can turn a ReLU on or off, and then a gradient jumps: the median is held tight, the worst is not."""
+    expected, expected_test = trained_by(SerialExecutor(of), of, samples, epochs)
+    found, found_test = trained_by(executor, of, samples, epochs)
+    triples = list(zip(found, expected, starts(of, len(samples)), strict=True))
+    parameters = sum(parameter.numel() for parameter in of.network().parameters())
+    errors = [error_of_the_change(*triple, parameters) for triple in triples]
+    losses = [abs(f.train_loss / e.train_loss - 1) for f, e, _ in triples]
+    print(f"{of.learning.model}: {[f'{e:.0e}' for e in errors]} loss {max(losses):.0e} {found_test} {expected_test}")
+    assert all(f.finite for f in found)
+    assert np.median(errors) < median
+    assert max(errors) < most
+    assert max(losses) < most
+    for f, e, _ in triples:
+        np.testing.assert_array_equal(f.weights.counters, e.weights.counters)
+    assert abs(found_test.test_loss / expected_test.test_loss - 1) < most
+    assert abs(found_test.test_accuracy - expected_test.test_accuracy) <= 0.05
+
+
+@pytest.mark.parametrize("model", NETWORKS)
+def test_stacked_training_is_that_of_one_client_at_a_time(tmp_path: Path, model: str) -> None:
+    deep = model.startswith("resnet")
+    of = workload(tmp_path, model, (3, 9, 10) if deep else (3, 16, 17), batch_size=4)
+    trainer = make_trainer(of, "float32", "cpu")
+    assert isinstance(trainer, StackedTrainer)
+    check(Hub(trainer).executor(), of, [3, 6, 4] if deep else RAGGED, 1 if deep else 2, 1e-4, 5e-2)
+
+
+def test_a_network_of_unknown_parts_is_trained_one_by_one(tmp_path: Path) -> None:
+    of = workload(tmp_path, f"{__name__}:strange")
+    trainer = make_trainer(of, "mixed", "cpu")
+    assert isinstance(trainer, OneByOneTrainer)
+    check(Hub(trainer).executor(), of, [7, 13, 20], 2, 1e-4, 1e-4)
+
+
+def test_ragged_batch_norm_is_that_of_the_real_images() -> None:
+    counts, module = [4, 2, 7], nn.BatchNorm2d(6)
+    x = torch.randn(3, 7, 5, 4, 6)
+    tensors = {
+        "weight": torch.randn(3, 6).requires_grad_(),
+        "bias": torch.randn(3, 6).requires_grad_(),
+        "running_mean": torch.randn(3, 6),
+        "running_var": torch.rand(3, 6),
+    }
+    before = {name: tensor.detach().clone() for name, tensor in tensors.items()}
+    images = x.clone().requires_grad_()
+    y = plain_batch_norm(module, "", images, Stack(tensors, {}, {}, torch.tensor(counts, dtype=torch.int32), True))
+    pull = torch.randn(y.shape)
+    sum((y[k, :n] * pull[k, :n]).sum() for k, n in enumerate(counts)).backward()  # type: ignore[union-attr]
+    for k, n in enumerate(counts):
+        with torch.no_grad():
+            for name, tensor in module.state_dict().items():
+                if name in before:
+                    tensor.copy_(before[name][k])
+        module.zero_grad()
+        one = x[k, :n].permute(0, 3, 1, 2).clone().requires_grad_()
+        expected = module(one)
+        (expected * pull[k, :n].permute(0, 3, 1, 2)).sum().backward()
+        torch.testing.assert_close(y[k, :n].permute(0, 3, 1, 2), expected)
+        torch.testing.assert_close(tensors["running_mean"][k], module.running_mean)
+        torch.testing.assert_close(tensors["running_var"][k], module.running_var)
+        assert images.grad is not None and one.grad is not None and not images.grad[k, n:].any()
+        torch.testing.assert_close(images.grad[k, :n].permute(0, 3, 1, 2), one.grad)
+        for name in ("weight", "bias"):
+            gradient = tensors[name].grad
+            assert gradient is not None
+            torch.testing.assert_close(gradient[k], getattr(module, name).grad)
+
+
+def test_the_plan_puts_the_busy_side_by_side() -> None:
+    plan = make_plan([np.array([[8]]), np.array([[1, 2, 3, 4, 5]]), np.array([[6, 7], [9, 8]])], 3)
+    assert plan.clients == [1, 2, 0]
+    assert plan.steps == [2, 2, 1]
+    assert plan.counts.tolist() == [[3, 2, 1], [2, 2, 0]]
+    assert plan.indices.tolist() == [[[1, 2, 3], [6, 7, 0], [8, 0, 0]], [[4, 5, 0], [9, 8, 0], [0, 0, 0]]]
+
+
+def test_no_batch_of_one_sample_is_left_over() -> None:
+    assert make_plan([np.arange(9)[None]], 4).counts.tolist() == [[4], [3], [2]]
+
+
+@pytest.mark.parametrize("model", ["small-cnn", f"{__name__}:strange"])
+def test_adopt_and_host_are_inverse(tmp_path: Path, model: str) -> None:
+    of = workload(tmp_path, model)
+    trainer, weights = make_trainer(of, "mixed", "cpu"), starts(of, 2)[1]
+    back = trainer.host(trainer.adopt(weights))
+    np.testing.assert_array_equal(back.floats, weights.floats)
+    np.testing.assert_array_equal(back.counters, weights.counters)
+
+
+class Fake:
+    """A trainer that adds one, and notes how many it was asked for at once."""
+
+    def __init__(self, fails_at: int = -1) -> None:
+        self.batches: list[int] = []
+        self._fails_at = fails_at
+
+    def adopt(self, weights: Weights) -> Weights:
+        return weights
+
+    def host(self, weights: Weights) -> Weights:
+        return weights
+
+    def train(self, tasks: list[Task]) -> list[Trained]:
+        self.batches.append(len(tasks))
+        if len(self.batches) == self._fails_at:
+            raise RuntimeError("out of memory")
+        return [Trained(Weights(task.start.floats + 1, task.start.counters), 0.5, True) for task in tasks]
+
+    def evaluate(self, models: list[Weights]) -> list[Evaluated]:
+        return [Evaluated(float(model.floats[0]), 1.0) for model in models]
+
+
+def run(executor: Executor, rounds: int, each: int, found: list[float]) -> None:
+    """A run: in every round, ``each`` devices train from the model that the round before has left."""
+    try:
+        model = executor.adopt(Weights(np.zeros(1, np.float32), np.zeros(0, np.int64)))
+        for round_ in range(rounds):
+            for device in range(each):
+                executor.submit(round_ * each + device, model, np.zeros((1, 1), np.int64))
+            for device in range(each):
+                trained = executor.result(round_ * each + device)
+            model = trained.weights
+        executor.submit_evaluation(-1, model)
+        found.append(executor.evaluation(-1).test_loss)
+    finally:
+        executor.close()
+
+
+def in_threads(hub: Hub, rounds: list[int], each: int) -> list[list[float]]:
+    found: list[list[float]] = [[] for _ in rounds]
+    errors: list[Exception] = []
+
+    def guarded(number: int) -> None:
+        try:
+            run(executors[number], rounds[number], each, found[number])
+        except FedtwinError as error:
+            errors.append(error)
+
+    executors = [hub.executor() for _ in rounds]
+    threads = [threading.Thread(target=guarded, args=(number,), daemon=True) for number in range(len(rounds))]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(20)
+        assert not thread.is_alive()
+    if errors:
+        assert len(errors) == len(rounds)
+        raise errors[0]
+    return found
+
+
+def test_one_run_trains_late_and_together() -> None:
+    fake, found = Fake(), cast(list[float], [])
+    run(Hub(fake).executor(), 3, 5, found)
+    assert fake.batches == [5, 5, 5]
+    assert found == [3.0]
+
+
+def test_runs_of_one_length_share_every_batch() -> None:
+    for _ in range(20):
+        fake = Fake()
+        assert in_threads(Hub(fake, 4), [5, 5, 5, 5], 3) == [[5.0]] * 4
+        assert fake.batches == [12] * 5
+
+
+def test_a_run_that_ends_is_not_waited_for() -> None:
+    for _ in range(20):
+        fake = Fake()
+        assert in_threads(Hub(fake, 3), [2, 4, 7], 2) == [[2.0], [4.0], [7.0]]
+        assert sum(fake.batches) == 2 * (2 + 4 + 7)
+        assert len(fake.batches) <= 9
+
+
+def test_a_failure_reaches_every_run() -> None:
+    with pytest.raises(FedtwinError, match=r"^Training on the GPU failed: RuntimeError: out of memory\.$"):
+        in_threads(Hub(Fake(fails_at=2), 3), [3, 3, 3], 2)
+
+
+def test_a_closed_or_crowded_hub_says_so() -> None:
+    hub = Hub(cast(Trainer, Fake()), 1)
+    executor = hub.executor()
+    with pytest.raises(ValueError, match="1 runs"):
+        hub.executor()
+    with pytest.raises(KeyError):
+        executor.result(5)
+    executor.close()
+    executor.close()
+    with pytest.raises(FedtwinError, match="closed"):
+        executor.adopt(Weights(np.zeros(1, np.float32), np.zeros(0, np.int64)))
+
+
+@pytest.mark.skipif(torch.cuda.is_available(), reason="needs a machine without a GPU")
+def test_without_a_gpu_it_says_so_in_one_sentence(tmp_path: Path) -> None:
+    of = workload(tmp_path, "mlp")
+    for make in (CudaExecutor, CudaHub):
+        with pytest.raises(FedtwinError) as error:
+            make(of)
+        assert str(error.value) == "learning.executor = 'cuda' needs a CUDA GPU and a CUDA build of PyTorch: none is found."
+
+
+@needs_gpu
+def test_digits_on_the_gpu() -> None:
+    of = Workload(LearningConfig(dataset="digits", model="mlp"), (1, 8, 8), 10, 3, 4)
+    check(CudaExecutor(of), of, [70, 100, 96], 2, 1e-4, 1e-3)
+
+
+@needs_gpu
+@pytest.mark.parametrize("model", NETWORKS)
+def test_float32_on_the_gpu_is_that_of_the_cpu(tmp_path: Path, model: str) -> None:
+    of = workload(tmp_path, model)
+    check(CudaExecutor(of, "float32"), of, RAGGED, 1, 1e-4, 5e-2)
+
+
+@needs_gpu
+@pytest.mark.parametrize("shape", [(3, 16, 16), (1, 14, 14)])
+@pytest.mark.parametrize("model", ["resnet18", "resnet18-groupnorm"])
+def test_mixed_precision_on_the_gpu_is_near_the_cpu(tmp_path: Path, model: str, shape: tuple[int, int, int]) -> None:
+    """Rounding to bfloat16 turns some ReLUs, which moves the gradient of so few tiny images by 10 to 45 %, on the CPU as well.
+
+    The kernels themselves are held tight by their own tests below.
+    """
+    of = workload(tmp_path, model, shape, batch_size=32, learning_rate=0.005)
+    check(CudaExecutor(of), of, [70, 68, 40, 5], 1, 0.6, 0.8)
+
+
+def stack_on_the_gpu(tensors: dict[str, torch.Tensor], counts: list[int], *, fused: bool) -> Stack:
+    leaves = {n: t.clone().requires_grad_("running" not in n) for n, t in tensors.items()}
+    gradients = {n: torch.full_like(t, float("nan")) for n, t in tensors.items()} if fused else {}
+    halves = {"": torch.empty(0)} if fused else {}
+    return Stack(leaves, gradients, halves, torch.tensor(counts, dtype=torch.int32, device="cuda"), True)
+
+
+def relative(found: torch.Tensor, expected: torch.Tensor) -> float:
+    found, expected = found.detach(), expected.detach()
+    return float((found.double() - expected.double()).norm() / expected.double().norm())
+
+
+def real_images(counts: list[int], images: int) -> torch.Tensor:
+    return (torch.arange(images) < torch.tensor(counts)[:, None])[:, :, None, None, None].cuda()
+
+
+@needs_gpu
+@pytest.mark.parametrize(
+    ("inputs", "outputs", "side", "stride"), [(64, 64, 3, 1), (64, 128, 3, 2), (128, 256, 1, 2), (3, 64, 3, 1)]
+)
+@pytest.mark.parametrize("size", [(8, 8), (7, 9)])
+def test_the_convolution_kernels(inputs: int, outputs: int, side: int, stride: int, size: tuple[int, int]) -> None:
+    counts, module = [5, 1, 3], nn.Conv2d(inputs, outputs, side, stride, side // 2, bias=False)
+    real = real_images(counts, 5)
+    x = torch.where(real, torch.randn(3, 5, *size, inputs, device="cuda"), 0.0).bfloat16()
+    weight = (torch.randn(3, outputs, side, side, inputs, device="cuda") / (side * inputs**0.5)).bfloat16().float()
+    plain, fused = (stack_on_the_gpu({"weight": weight}, counts, fused=fused) for fused in (False, True))
+    if inputs >= 64:
+        fused.halves["weight"] = weight.bfloat16()
+    images, exact = x.clone().requires_grad_(), x.float().requires_grad_()
+    y, expected = convolution(module, "", images, fused), convolution(module, "", exact, plain)
+    pull = torch.where(real, torch.randn_like(expected), 0.0).bfloat16()
+    torch.autograd.backward([y, expected], [pull, pull.float()])
+    assert images.grad is not None and exact.grad is not None and plain.tensors["weight"].grad is not None
+    found = fused.gradients["weight"] if inputs >= 64 else fused.tensors["weight"].grad
+    assert found is not None
+    assert relative(y, expected) < 5e-3
+    assert relative(images.grad, exact.grad) < 5e-3
+    assert relative(found, plain.tensors["weight"].grad) < 1e-3
+
+
+@needs_gpu
+@pytest.mark.parametrize("module", [nn.BatchNorm2d(128), nn.GroupNorm(8, 128)], ids=["batch", "group"])
+@pytest.mark.parametrize("residual", [False, True])
+@pytest.mark.parametrize("relu", [False, True])
+def test_the_norm_kernels(module: nn.Module, residual: bool, relu: bool) -> None:
+    counts, shape = [5, 2, 3], (3, 5, 7, 9, 128)
+    real = real_images(counts, 5)
+    x, rest = (torch.randn(shape, device="cuda").add(0.5).bfloat16() for _ in range(2))
+    names = ["weight", "bias", "running_mean", "running_var"]
+    tensors = {name: torch.rand(3, 128, device="cuda") + 0.5 for name in names}
+    outcomes = []
+    for fused in (True, False):
+        stack = stack_on_the_gpu(tensors, counts, fused=fused)
+        leaves = [t.clone().to(torch.bfloat16 if fused else torch.float32).requires_grad_() for t in (x, rest)]
+        y = norm(module, "", leaves[0], stack, relu=relu, residual=leaves[1] if residual else None)
+        torch.manual_seed(0)
+        pull = torch.where(real, torch.randn(shape, device="cuda"), 0.0).bfloat16().to(y.dtype)
+        torch.autograd.backward([y], [pull])
+        gradients = stack.gradients if fused else {n: cast(torch.Tensor, stack.tensors[n].grad) for n in ("weight", "bias")}
+        buffers = [stack.tensors[n].detach() for n in names[2:]]
+        outcomes.append([torch.where(real, y, 0.0), leaves[0].grad, gradients["weight"], gradients["bias"], *buffers])
+        outcomes[-1] += [leaves[1].grad] if residual else []
+    for found, expected in zip(*outcomes, strict=True):
+        assert found is not None and expected is not None
+        assert relative(found, expected) < 1e-2
+
+
+@needs_gpu
+def test_runs_share_the_gpu(tmp_path: Path) -> None:
+    """Two runs in two threads find what each finds alone; the numbers at a time change as the batches do."""
+    of = workload(tmp_path, "resnet18", learning_rate=0.001)
+    start = of.initial()[1]  # once: it draws from the generator that all threads share
+    alone = [one_run(CudaExecutor(of), start, rounds) for rounds in (1, 3)]
+    hub = CudaHub(of, 2)
+    with ThreadPoolExecutor(2) as pool:
+        together = list(pool.map(one_run, [hub.executor(), hub.executor()], [start, start], [1, 3]))
+    for found, expected in zip(together, alone, strict=True):
+        np.testing.assert_allclose(found, expected, rtol=0.02)
+
+
+def one_run(executor: Executor, start: Weights, rounds: int) -> list[float]:
+    model, losses = executor.adopt(start), []
+    for round_ in range(rounds):
+        for client, order in enumerate(orders([9, 12, 5 + round_], 1)):
+            executor.submit(3 * round_ + client, model, order)
+        trained = [executor.result(3 * round_ + client) for client in range(3)]
+        losses += [t.train_loss for t in trained]
+        model = trained[1].weights
+    executor.submit_evaluation(-1, model)
+    losses.append(executor.evaluation(-1).test_loss)
+    executor.close()
+    return losses
+
+
+@needs_gpu
+def test_the_one_by_one_trainer_takes_convolutions(tmp_path: Path) -> None:
+    of = workload(tmp_path, "small-cnn")
+    images = Images(load_dataset(of.learning.dataset), "cuda")
+    check(Hub(OneByOneTrainer(of.network(), images, of.learning)).executor(), of, [7, 13, 20], 1, 2e-2, 5e-2)
+
+
+@needs_gpu
+def test_a_users_network_on_the_gpu(tmp_path: Path) -> None:
+    of = workload(tmp_path, f"{__name__}:strange")
+    check(CudaExecutor(of), of, [7, 13, 20], 2, 1e-3, 1e-2)

@@ -11,15 +11,18 @@ from multiprocessing.connection import wait
 
 @contextmanager
 def interrupts_left_to_the_parent() -> Iterator[None]:
-    """Processes started in here ignore Ctrl-C from their first instruction on; the parent hears it again afterwards."""
-    if threading.current_thread() is not threading.main_thread():
+    """Processes started in here are deaf to Ctrl-C from their first instruction on.
+
+    They inherit the blocked signal. The parent hears what came meanwhile as soon as it leaves.
+    """
+    if not hasattr(signal, "pthread_sigmask"):
         yield
         return
-    before = signal.signal(signal.SIGINT, signal.SIG_IGN)
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
     try:
         yield
     finally:
-        signal.signal(signal.SIGINT, before)
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
 def die_with_the_parent() -> None:

@@ -1,3 +1,4 @@
+import contextlib
 import os
 import signal
 import subprocess
@@ -76,7 +77,11 @@ def test_an_interruption_while_workers_start_is_quiet(tmp_path: Path, after_s: f
     process = subprocess.Popen(command, cwd=tmp_path, stderr=subprocess.PIPE, text=True, start_new_session=True)
     time.sleep(after_s)
     os.killpg(process.pid, signal.SIGINT)
-    _, errors = process.communicate(timeout=60)
+    try:
+        _, errors = process.communicate(timeout=60)
+    finally:
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(process.pid, signal.SIGKILL)
     assert process.returncode == 130 and "Traceback" not in errors, errors
 
 

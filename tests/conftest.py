@@ -1,6 +1,7 @@
 """What the tests share."""
 
 import os
+import signal
 import subprocess
 import sys
 from collections.abc import Callable
@@ -21,6 +22,11 @@ def run_cli(*arguments: object, cwd: Path | None = None) -> subprocess.Completed
     return subprocess.run(
         [*FEDTWIN, *map(str, arguments)], capture_output=True, text=True, cwd=cwd, env=environment, timeout=300, check=False
     )
+
+
+def hears_interrupts() -> None:
+    """For ``preexec_fn``: a test run started in the background inherits a deaf ear for Ctrl-C, its commands must not."""
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
 
 
 @pytest.fixture

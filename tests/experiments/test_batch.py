@@ -12,7 +12,7 @@ from fedtwin.config import build_config
 from fedtwin.errors import FedtwinError, FedtwinWarning
 from fedtwin.experiments import batch
 from fedtwin.experiments.batch import Job, run_batch
-from tests.conftest import FEDTWIN, run_cli
+from tests.conftest import FEDTWIN, hears_interrupts, run_cli
 
 
 def jobs(count: int, rounds: int = 120) -> list[Job]:
@@ -74,7 +74,9 @@ def test_a_journal_that_cannot_be_written_is_one_sentence(tmp_path: Path) -> Non
 @pytest.mark.parametrize("after_s", [0.6, 1.2])
 def test_an_interruption_while_workers_start_is_quiet(tmp_path: Path, after_s: float) -> None:
     command = [*FEDTWIN, "compare", "--seeds", "50", "--rounds", "50000", "--out", "out"]
-    process = subprocess.Popen(command, cwd=tmp_path, stderr=subprocess.PIPE, text=True, start_new_session=True)
+    process = subprocess.Popen(
+        command, cwd=tmp_path, stderr=subprocess.PIPE, text=True, start_new_session=True, preexec_fn=hears_interrupts
+    )
     time.sleep(after_s)
     os.killpg(process.pid, signal.SIGINT)
     try:
@@ -89,7 +91,14 @@ def test_an_interruption_while_workers_start_is_quiet(tmp_path: Path, after_s: f
 def test_an_ended_comparison_goes_on_where_it_stopped(tmp_path: Path, how: signal.Signals) -> None:
     command = ["compare", "--seeds", "12", "--rounds", "3000", "--schemes", "CU-UCB,As-fairness", "--out", "out", "--json"]
     journal = tmp_path / "out" / "unfinished.jsonl"
-    process = subprocess.Popen([*FEDTWIN, *command], cwd=tmp_path, stderr=subprocess.PIPE, text=True, start_new_session=True)
+    process = subprocess.Popen(
+        [*FEDTWIN, *command],
+        cwd=tmp_path,
+        stderr=subprocess.PIPE,
+        text=True,
+        start_new_session=True,
+        preexec_fn=hears_interrupts,
+    )
     while not journal.exists() or len(journal.read_text().splitlines()) < 4:
         assert process.poll() is None
         time.sleep(0.02)

@@ -14,7 +14,7 @@ from fedtwin.errors import FedtwinError
 from fedtwin.records import read_rounds, read_summary
 from fedtwin.records.schema import Row, rounds_schema
 from fedtwin.sim import simulate
-from tests.conftest import FEDTWIN
+from tests.conftest import FEDTWIN, hears_interrupts
 
 COLUMNS = [
     *("round", "clock_s", "arrived", "device", "gain", "cpu_hz", "samples", "power_w", "compute_s", "upload_s"),
@@ -116,7 +116,7 @@ def test_a_killed_run_leaves_readable_records(tmp_path: Path) -> None:
 def test_an_interrupted_run_keeps_every_row_so_far(tmp_path: Path) -> None:
     out = tmp_path / "run"
     command = [*FEDTWIN, "run", "--rounds", "10000000", "--out", str(out)]
-    process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True)
+    process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True, preexec_fn=hears_interrupts)
     while not (out / "start.parquet").exists():
         time.sleep(0.01)
     time.sleep(0.3)

@@ -21,7 +21,7 @@ from fedtwin.learning.data import load_dataset
 from fedtwin.learning.executors.base import Workload
 from fedtwin.learning.executors.cuda_flat import Task
 from fedtwin.learning.executors.cuda_one_by_one import OneByOneTrainer
-from fedtwin.learning.executors.cuda_trainers import make_trainer
+from fedtwin.learning.executors.cuda_trainers import Precision, make_trainer
 from fedtwin.learning.local import Images
 
 SAMPLES, BATCH, CLIENTS, TEST_IMAGES = 96, 32, (1, 4, 15, 30, 45), 10_000
@@ -40,14 +40,17 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--model", default="resnet18")
     parser.add_argument("--shape", choices=list(SHAPES), default=None, help="both by default")
+    parser.add_argument("--precision", choices=["mixed", "float32"], default="mixed")
     parser.add_argument("--repeats", type=int, default=7)
     asked = parser.parse_args()
     rows: dict[str, dict[str, float]] = {}
     with tempfile.TemporaryDirectory() as folder:
         for name in [asked.shape] if asked.shape else SHAPES:
             print(name, file=sys.stderr)
-            rows[name] = measure(workload(Path(folder), asked.model, SHAPES[name]), asked.repeats)
-    print(f"{asked.model}, {SAMPLES} samples, batches of {BATCH}, {torch.cuda.get_device_name()}, PyTorch {torch.__version__}")
+            rows[name] = measure(workload(Path(folder), asked.model, SHAPES[name]), asked.precision, asked.repeats)
+    print(
+        f"{asked.model}, {asked.precision}, {SAMPLES} samples, batches of {BATCH}, {torch.cuda.get_device_name()}, PyTorch {torch.__version__}"
+    )
     print(f"{'images':<44}" + "".join(f"{name:>12}" for name in rows))
     for what in next(iter(rows.values())):
         print(f"{what:<44}" + "".join(f"{row[what]:>12.2f}" for row in rows.values()))
@@ -65,11 +68,11 @@ def workload(folder: Path, model: str, shape: tuple[int, int, int]) -> Workload:
     return Workload(learning, shape, 10, 0, max(CLIENTS))
 
 
-def measure(of: Workload, repeats: int) -> dict[str, float]:
+def measure(of: Workload, precision: Precision, repeats: int) -> dict[str, float]:
     """Milliseconds per client update, and what else there is to know."""
     begun = time.perf_counter()
     row = Row()
-    trainer, start = make_trainer(of, "mixed"), of.initial()[1]
+    trainer, start = make_trainer(of, precision), of.initial()[1]
     first = trainer.adopt(start)
     rng = np.random.default_rng(1)
 

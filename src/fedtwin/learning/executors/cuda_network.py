@@ -2,7 +2,7 @@
 
 Activations are (client, image, height, width, channel); ``counts`` says how many images of each client are real, the first
 ones; the rest is padding, and no statistic, loss or gradient sees it. Convolutions between wide layers, and the norms between
-them, run in the kernels of ``cuda_kernels`` when these are there (``Stack.halves``); everything else is plain PyTorch, which
+them, run in the kernels of ``kernels`` when these are there (``Stack.halves``); everything else is plain PyTorch, which
 runs anywhere and is what the kernels are tested against.
 """
 
@@ -45,9 +45,9 @@ def wide_convolutions(model: nn.Module) -> set[str]:
 
 def kernels() -> Any:
     """The GPU kernels: imported when first used, for Triton is there on few machines."""
-    from fedtwin.learning.executors import cuda_kernels
+    from fedtwin.learning.executors import kernels as triton_kernels
 
-    return cuda_kernels
+    return triton_kernels
 
 
 def forward(model: nn.Module, x: Tensor, stack: Stack) -> Tensor:

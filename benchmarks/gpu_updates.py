@@ -48,9 +48,8 @@ def main() -> None:
         for name in [asked.shape] if asked.shape else SHAPES:
             print(name, file=sys.stderr)
             rows[name] = measure(workload(Path(folder), asked.model, SHAPES[name]), asked.precision, asked.repeats)
-    print(
-        f"{asked.model}, {asked.precision}, {SAMPLES} samples, batches of {BATCH}, {torch.cuda.get_device_name()}, PyTorch {torch.__version__}"
-    )
+    machine = f"{torch.cuda.get_device_name()}, PyTorch {torch.__version__}"
+    print(f"{asked.model}, {asked.precision}, {SAMPLES} samples, batches of {BATCH}, {machine}")
     print(f"{'images':<44}" + "".join(f"{name:>12}" for name in rows))
     for what in next(iter(rows.values())):
         print(f"{what:<44}" + "".join(f"{row[what]:>12.2f}" for row in rows.values()))

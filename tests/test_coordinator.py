@@ -5,7 +5,7 @@ from fedtwin.policies import Knobs, load_policy
 from fedtwin.twin import new_twin
 from fedtwin.twin.update import Offer
 
-KNOBS = Knobs(v=1e5, bonus_scale=0.0, seed=0)
+KNOBS = Knobs(v=1e5, bonus_scale=0.0, seed=0, min_mean_samples=1.0)
 
 
 def offer(cost: float = 0.4) -> Offer:

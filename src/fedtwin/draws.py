@@ -2,8 +2,8 @@
 
 SplitMix64 (Steele, Lea and Flood, "Fast splittable pseudorandom number generators", OOPSLA 2014) read as a
 counter-based generator: word k of a stream is ``mix(stream + (k + 1) * GOLDEN)``, so any draw is had without the draws
-before it. The functions use integer operations only, so one definition serves Python integers and arrays of uint64,
-with the same bits.
+before it. The functions use integer operations only, so one definition serves Python integers, arrays of uint64 and
+compiled code, with the same bits.
 """
 
 from enum import IntEnum
@@ -31,14 +31,19 @@ class Purpose(IntEnum):
     MODEL = 8
 
 
+def as_word(z: Any) -> Any:
+    """The lower 64 bits, as an unsigned number. Compiled code has an instruction for it."""
+    return z & MASK
+
+
 @overload
 def mix(z: int) -> int: ...
 @overload
 def mix(z: Words) -> Words: ...
 def mix(z: Any) -> Any:
     """The SplitMix64 finaliser: a bijection of 64-bit words that scatters neighbouring inputs."""
-    z = ((z ^ (z >> 30)) * 0xBF58_476D_1CE4_E5B9) & MASK
-    z = ((z ^ (z >> 27)) * 0x94D0_49BB_1331_11EB) & MASK
+    z = as_word((z ^ (z >> 30)) * 0xBF58_476D_1CE4_E5B9)
+    z = as_word((z ^ (z >> 27)) * 0x94D0_49BB_1331_11EB)
     return z ^ (z >> 31)
 
 
@@ -48,8 +53,8 @@ def stream(seed: int, purpose: int, device: int) -> int: ...
 def stream(seed: int, purpose: int, device: Words) -> Words: ...
 def stream(seed: int, purpose: int, device: Any) -> Any:
     """Where the stream of one device for one purpose starts."""
-    root = mix((mix((seed + GOLDEN) & MASK) + purpose * GOLDEN) & MASK)
-    return mix((device * GOLDEN + root) & MASK)
+    root = mix(as_word(mix(as_word(seed + GOLDEN)) + as_word(purpose * GOLDEN)))
+    return mix(as_word(as_word(device * GOLDEN) + root))
 
 
 @overload
@@ -58,7 +63,7 @@ def word(start: int, counter: int) -> int: ...
 def word(start: Words, counter: int) -> Words: ...
 def word(start: Any, counter: int) -> Any:
     """The word number ``counter`` (from 0) of a stream."""
-    return mix((start + (((counter + 1) * GOLDEN) & MASK)) & MASK)
+    return mix(as_word(start + as_word((counter + 1) * GOLDEN)))
 
 
 def uniform(bits: int) -> float:
@@ -71,9 +76,9 @@ def streams(seed: int, purpose: Purpose, devices: int) -> Words:
     return stream(seed, int(purpose), np.arange(devices, dtype=np.uint64))
 
 
-def ranks(seed: int, purpose: Purpose, devices: int) -> list[int]:
+def ranks(seed: int, purpose: Purpose, devices: int) -> NDArray[np.int64]:
     """A random permutation of the devices, drawn once: ``ranks[n]`` is the place of device n."""
     order = np.argsort(word(streams(seed, purpose, devices), 0), kind="stable")
     places = np.empty(devices, dtype=np.int64)
     places[order] = np.arange(devices)
-    return [int(place) for place in places]
+    return places

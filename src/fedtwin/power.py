@@ -94,13 +94,16 @@ def power_at(noise_over_gain: float, s: float) -> float:
     return noise_over_gain * math.expm1(s) if s < MAX_EXPONENT else math.inf
 
 
-def efficiency_limit_of_energy(energy_left_j: float, least_energy_j: float) -> float:
-    """Largest s that C5 allows, 0 where even the faintest upload, which costs K δ0²/h, spends more than is left."""
+def efficiency_limit_of_energy(energy_left_j: float, least_energy_j: float, s_power: float) -> float:
+    """Largest s that C5 allows, infinite if that is beyond ``s_power``, where C2 binds first.
+
+    It is 0 where even the faintest upload, which costs K δ0²/h, spends more than is left.
+    """
     margin = (energy_left_j - least_energy_j) / energy_left_j
     if margin <= 0.0:
         return 0.0
     log_budget = -math.log1p(-margin) if margin < 0.5 else math.log(energy_left_j / least_energy_j)
-    return efficiency_at_energy(log_budget)
+    return math.inf if log_energy_ratio(s_power) <= log_budget else efficiency_at_energy(log_budget)
 
 
 def log_price_ratio(terms: Terms, noise_over_gain: float) -> float:
@@ -126,7 +129,7 @@ def optimal_plan(terms: Terms, gain: float, cpu_hz: float, samples: float) -> Pl
     s_power = math.log1p(terms.max_power_w / noise_over_gain)
     s_energy = 0.0
     if energy_left_j > 0.0:
-        s_energy = efficiency_limit_of_energy(energy_left_j, nats * noise_over_gain)
+        s_energy = efficiency_limit_of_energy(energy_left_j, nats * noise_over_gain, s_power)
     s_high = min(s_power, s_energy)
     min_power_w = power_at(noise_over_gain, s_time)
     max_power_w = terms.max_power_w if s_power <= s_energy else power_at(noise_over_gain, s_energy)

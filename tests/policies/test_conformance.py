@@ -15,7 +15,7 @@ from fedtwin.policies import Knobs, OraclePolicy, Policy, View, load_policy, pow
 from fedtwin.registry import POLICIES, SCHEMES
 from fedtwin.sim import Result, simulate
 
-KNOBS = Knobs(v=1e5, bonus_scale=1.0, seed=3)
+KNOBS = Knobs(v=1e5, bonus_scale=1.0, seed=3, min_mean_samples=1.0)
 VIEWS = st.builds(
     View,
     round=st.integers(1, 10**9),

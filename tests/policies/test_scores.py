@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from fedtwin.policies import Knobs, View, cu_ucb, fairness, genie, queue_only, random_choice
 
-KNOBS = Knobs(v=1e5, bonus_scale=1.0, seed=3)
+KNOBS = Knobs(v=1e5, bonus_scale=1.0, seed=3, min_mean_samples=1.0)
 
 
 def view(**changes: Any) -> View:

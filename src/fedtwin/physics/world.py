@@ -19,6 +19,14 @@ class Draw(NamedTuple):
     cpu_hz: float
 
 
+def draw_round(start: int, round_: int, path_gain: float, cpu_hz_mean: float, std_hz: float, floor_hz: float) -> Draw:
+    """Rayleigh fading on the path gain, and a normal CPU frequency, as Section V has them; ``start`` is the device's stream."""
+    first = WORDS_PER_ROUND * round_
+    fading = uniform(word(start, first))
+    cpu_hz = cpu_frequency_hz(cpu_hz_mean, std_hz, floor_hz, uniform(word(start, first + 1)), uniform(word(start, first + 2)))
+    return Draw(path_gain * fading_gain(fading), cpu_hz)
+
+
 class World:
     """Fleet, constants, and the draws of every device and round."""
 
@@ -30,9 +38,8 @@ class World:
         self._starts = [int(start) for start in streams(config.run.seed, Purpose.WORLD, len(self.fleet))]
 
     def draw(self, device: int, round_: int) -> Draw:
-        """Rayleigh fading on the path gain, and a normal CPU frequency, as Section V has them."""
-        start, first = self._starts[device], WORDS_PER_ROUND * round_
-        fading, uniform1, uniform2 = (uniform(word(start, first + k)) for k in range(WORDS_PER_ROUND))
+        """What the device finds in the round."""
         known = self.fleet[device]
-        cpu_hz = cpu_frequency_hz(known.cpu_hz_mean, self._std_hz, self._floor_hz, uniform1, uniform2)
-        return Draw(known.path_gain * fading_gain(fading), cpu_hz)
+        return draw_round(
+            self._starts[device], round_, known.path_gain, known.cpu_hz_mean, self._std_hz, self._floor_hz
+        )

@@ -30,7 +30,7 @@ def power_rule(config: Config) -> PowerRule:
 
 def knobs_of(config: Config) -> Knobs:
     """The policy's settings as plain numbers."""
-    return Knobs(config.policy.v, config.policy.bonus_scale, config.run.seed)
+    return Knobs(config.policy.v, config.policy.bonus_scale, config.run.seed, config.objective.min_mean_samples)
 
 
 def scheme_name(config: Config) -> str:

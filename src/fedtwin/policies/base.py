@@ -1,5 +1,6 @@
 """What a policy is: a score over what the twin knows of one idle device; the smallest score is chosen."""
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Literal, NamedTuple
@@ -21,20 +22,43 @@ class View(NamedTuple):
     compute_s: float
 
 
+ROUNDING = 1e-12
+
+
+def rounds_ahead(gap: float, closing: float, size: float, growth: float) -> float:
+    """How long a lead of ``gap`` lasts if it shrinks by at most ``closing`` a round.
+
+    ``size`` bounds the terms that both scores are made of, now, and ``growth`` how much they grow in a round: their rounding
+    errors, taken a thousand times larger than they are, count against the lead.
+    """
+    sure, speed = gap - ROUNDING * size, closing + ROUNDING * growth
+    if sure <= 0.0:
+        return 0.0
+    return sure / speed if speed > 0.0 else math.inf
+
+
 class Knobs(NamedTuple):
-    """The settings of a policy, and the seed of one that draws."""
+    """The settings of a policy, the seed of one that draws, and D_min, by which queues grow."""
 
     v: float
     bonus_scale: float
     seed: int
+    min_mean_samples: float
 
 
 @dataclass(frozen=True)
 class Policy:
-    """A selection rule, and the power rule the paper pairs it with (``policy.power = "scheme"``)."""
+    """A selection rule, and the power rule the paper pairs it with (``policy.power = "scheme"``).
+
+    ``lead`` makes decisions quick in a large fleet; without it every idle device is looked at for each. Given two devices at
+    round t, the first with the smaller score, and the gap between their scores, it answers for how many rounds the second
+    cannot pass the first as long as neither is selected, rounding included (``rounds_ahead``). Such a policy scores devices
+    that differ only in ``device``, ``gain`` and ``compute_s`` alike.
+    """
 
     score: Callable[[View, Knobs], float]
     power: PowerRule
+    lead: Callable[[View, View, float, Knobs], float] | None = None
 
 
 @dataclass(frozen=True)

@@ -1,5 +1,7 @@
 """As-fairness and Sy-fairness, Section V: every device takes part equally often, at full power."""
 
+import math
+
 from fedtwin.policies.base import Knobs, Policy, View
 
 
@@ -8,4 +10,9 @@ def score(view: View, knobs: Knobs) -> float:  # noqa: ARG001
     return float(view.selections)
 
 
-POLICY = Policy(score, power="max")
+def lead(ahead: View, behind: View, gap: float, knobs: Knobs) -> float:  # noqa: ARG001
+    """Counts change only when a device is selected."""
+    return math.inf
+
+
+POLICY = Policy(score, power="max", lead=lead)

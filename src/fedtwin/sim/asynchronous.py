@@ -54,7 +54,7 @@ def run(engine: Engine, emit: Emit, pause: Pause, on_start: Callable[[list[Row]]
 
 def _dispatch_the_first(engine: Engine) -> tuple[list[Arrival], list[Row]]:
     """t = 0: M devices at random among those that accept, not counted in Γ, Q or the objective."""
-    places = ranks(engine.config.run.seed, Purpose.START, len(engine.world.fleet))
+    places = ranks(engine.config.run.seed, Purpose.START, len(engine.world.fleet)).tolist()
     in_flight: list[Arrival] = []
     rows = []
     for device in sorted(range(len(places)), key=places.__getitem__):

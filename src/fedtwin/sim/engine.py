@@ -42,7 +42,7 @@ class Engine:
         self.trace = trace
         devices, seed = len(self.world.fleet), config.run.seed
         policy = load_policy(config.policy.name)
-        self.tie_ranks = ranks(seed, Purpose.TIES, devices)
+        self.tie_ranks = ranks(seed, Purpose.TIES, devices).tolist()
         self.coordinator = Coordinator(
             new_twin([device.samples for device in self.world.fleet], config.objective.min_mean_samples),
             policy,

@@ -13,7 +13,7 @@ from fedtwin import __version__
 from fedtwin.config import Config, config_hash
 from fedtwin.errors import FedtwinError, FedtwinWarning
 from fedtwin.learning.evaluation import Evaluation
-from fedtwin.physics.fleet import largest_min_mean_samples, make_fleet
+from fedtwin.physics.fleet import fleet_columns, largest_min_mean_samples
 from fedtwin.policies import power_rule, scheme_name
 from fedtwin.records import DEVICES, SCHEMA_VERSION, Row, RunFolder, Summary, Tally, read_rounds, rounds_schema, to_table
 from fedtwin.records.folder import ROWS_PER_PART, read_unfinished
@@ -253,7 +253,7 @@ def run_summary(config: Config, summary: Summary) -> dict[str, Any]:
 def impossible_min_mean_samples(config: Config) -> str | None:
     """C1 asks for more than one selection a round can give: legal, and worth one sentence."""
     asked = config.objective.min_mean_samples
-    largest = largest_min_mean_samples(config, make_fleet(config))
+    largest = largest_min_mean_samples(config, fleet_columns(config).samples.tolist())
     if asked <= largest:
         return None
     return (

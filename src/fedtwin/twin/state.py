@@ -38,7 +38,7 @@ class DeviceTwin(NamedTuple):
     @property
     def mean_cost(self) -> float:
         """s̄_n, the sample mean of the cost, 0 while nothing was observed: Section IV-C."""
-        return self.cost_sum / self.observations if self.observations else 0.0
+        return mean_cost(self.cost_sum, self.observations)
 
 
 class Twin(NamedTuple):
@@ -62,6 +62,21 @@ def queue_at(queue: float, queue_round: int, round_: int, min_mean_samples: floa
     return queue + (round_ - queue_round) * min_mean_samples
 
 
+def queue_after_selection(queue: float, samples: float, min_mean_samples: float) -> float:
+    """Q_n(t + 1) = max{Q_n(t) + D_min − D_n, 0} of the device that is chosen: the virtual queue, Section IV-A."""
+    return max(queue + min_mean_samples - samples, 0.0)
+
+
+def mean_cost(cost_sum: float, observations: int) -> float:
+    """s̄_n, the sample mean of the cost, 0 while nothing was observed: Section IV-C."""
+    return cost_sum / observations if observations else 0.0
+
+
+def sum_of_queues(queue_sum: float, queue_round_sum: int, devices: int, round_: int, min_mean_samples: float) -> float:
+    """Σ_n Q_n(t) from the sums of Q_n(t₀) and of t₀, without a walk over the fleet."""
+    return queue_sum + (devices * round_ - queue_round_sum) * min_mean_samples
+
+
 def total_queue(twin: Twin, round_: int) -> float:
-    """Σ_n Q_n(t), without a walk over the fleet."""
-    return twin.queue_sum + (len(twin.devices) * round_ - twin.queue_round_sum) * twin.min_mean_samples
+    """Σ_n Q_n(t)."""
+    return sum_of_queues(twin.queue_sum, twin.queue_round_sum, len(twin.devices), round_, twin.min_mean_samples)

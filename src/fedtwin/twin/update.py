@@ -2,7 +2,7 @@
 
 from typing import NamedTuple
 
-from fedtwin.twin.state import DeviceTwin, Fact, Status, Twin, queue_at
+from fedtwin.twin.state import DeviceTwin, Fact, Status, Twin, queue_after_selection, queue_at
 
 
 class Offer(NamedTuple):
@@ -26,7 +26,7 @@ def accepted(twin: Twin, device: int, round_: int, offer: Offer, at_s: float, *,
     if not counted:
         return _with(twin, device, new)
     now = queue_at(old.queue, old.queue_round, round_, twin.min_mean_samples)
-    queue = max(now + twin.min_mean_samples - old.samples.value, 0.0)
+    queue = queue_after_selection(now, old.samples.value, twin.min_mean_samples)
     new = new._replace(selections=old.selections + 1, queue=queue, queue_round=round_ + 1)
     return _with(twin, device, new)._replace(
         queue_sum=twin.queue_sum + (queue - old.queue),

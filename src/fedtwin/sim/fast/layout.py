@@ -1,0 +1,179 @@
+"""The state of a run as arrays: one record per device, one per upload on its way, one for the run, columns for the rows."""
+
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fedtwin.physics.terms import Terms
+from fedtwin.policies.base import Knobs
+
+Records = Any  # arrays of the records below; field access is what NumPy's types cannot say
+NOBODY = -1
+NEVER = 2**62
+
+DEVICE = np.dtype(
+    [
+        ("path_gain", np.float64),
+        ("cpu_hz_mean", np.float64),
+        ("stream", np.uint64),
+        ("samples", np.float64),
+        ("gain", np.float64),
+        ("compute_s", np.float64),
+        ("cost_sum", np.float64),
+        ("queue", np.float64),
+        ("queue_round", np.int64),
+        ("selections", np.int64),
+        ("observations", np.int64),
+        ("rank", np.int32),
+        ("next_decliner", np.int32),
+        ("free", np.bool_),
+    ],
+    align=True,
+)
+
+FLIGHT = np.dtype(
+    [
+        ("at_s", np.float64),
+        ("device", np.int64),
+        ("cost", np.float64),
+        ("version", np.int64),
+        ("counted", np.bool_),
+    ],
+    align=True,
+)
+
+ANSWER = np.dtype(
+    [
+        ("device", np.int64),
+        ("gain", np.float64),
+        ("cpu_hz", np.float64),
+        ("score", np.float64),
+        ("queue", np.float64),
+        ("total_queue", np.float64),
+        ("power_w", np.float64),
+        ("compute_s", np.float64),
+        ("upload_s", np.float64),
+        ("compute_j", np.float64),
+        ("upload_j", np.float64),
+        ("reason", np.int64),
+        ("feasible", np.bool_),
+    ],
+    align=True,
+)
+
+RUN = np.dtype(
+    [
+        ("clock_s", np.float64),
+        ("round", np.int64),
+        ("version", np.int64),
+        ("flights", np.int64),
+        ("answers", np.int64),
+        ("accepted", np.int64),
+        ("emitted", np.int64),
+        ("dispatched", np.int64),
+        ("first_decliner", np.int64),
+        ("queue_sum", np.float64),
+        ("queue_round_sum", np.int64),
+        ("arrived", np.int64),
+        ("staleness", np.int64),
+        ("slowest_s", np.float64),
+        ("rows", np.int64),
+        ("sampled", np.int64),
+        ("cost_sum", np.float64),
+        ("time_sum_s", np.float64),
+        ("energy_sum_j", np.float64),
+        ("selections", np.int64),
+        ("declines", np.int64),
+        ("staleness_sum", np.int64),
+        ("arrivals", np.int64),
+        ("rounds_with_a_selection", np.int64),
+        ("time_violations", np.int64),
+        ("energy_violations", np.int64),
+        ("arrival_round", np.int64),
+        ("selection_round", np.int64),
+        ("asking", np.bool_),
+        ("waiting", np.bool_),
+        ("closing", np.bool_),
+    ],
+    align=True,
+)
+
+
+class Rows(NamedTuple):
+    """The columns of the records; empty where none are kept. −1 stands for null in ``arrived`` and ``staleness``."""
+
+    round: NDArray[np.int64]
+    clock_s: NDArray[np.float64]
+    arrived: NDArray[np.int64]
+    device: NDArray[np.int64]
+    gain: NDArray[np.float64]
+    cpu_hz: NDArray[np.float64]
+    samples: NDArray[np.int64]
+    power_w: NDArray[np.float64]
+    compute_s: NDArray[np.float64]
+    upload_s: NDArray[np.float64]
+    compute_j: NDArray[np.float64]
+    upload_j: NDArray[np.float64]
+    cost: NDArray[np.float64]
+    score: NDArray[np.float64]
+    queue: NDArray[np.float64]
+    total_queue: NDArray[np.float64]
+    staleness: NDArray[np.int64]
+    declined: NDArray[np.bool_]
+    time_ok: NDArray[np.bool_]
+    energy_ok: NDArray[np.bool_]
+    reason: NDArray[np.int8]
+
+
+_KINDS: dict[str, type] = {
+    **dict.fromkeys(("round", "arrived", "device", "samples", "staleness"), np.int64),
+    **dict.fromkeys(("declined", "time_ok", "energy_ok"), np.bool_),
+    "reason": np.int8,
+}
+
+
+def new_rows(capacity: int) -> Rows:
+    return Rows(*(np.empty(capacity, _KINDS.get(name, np.float64)) for name in Rows._fields))
+
+
+class Tree(NamedTuple):
+    """A tournament over the devices in ``order``: the best below every inner node, and the round until which that is certain."""
+
+    order: NDArray[np.int32]
+    place: NDArray[np.int32]
+    best: NDArray[np.int32]
+    until: NDArray[np.int64]
+
+
+class Curve(NamedTuple):
+    """Where the series is sampled, and what was found there."""
+
+    rounds: NDArray[np.int64]
+    mean_cost: NDArray[np.float64]
+    total_queue: NDArray[np.float64]
+
+
+class Rules(NamedTuple):
+    """What does not change in a run."""
+
+    terms: Terms
+    knobs: Knobs
+    channels: int
+    rounds: int
+    std_hz: float
+    floor_hz: float
+    learn_on_selection: bool
+    indexed: bool
+
+
+class State(NamedTuple):
+    """All that changes in a run."""
+
+    run: Records
+    devices: Records
+    flights: Records
+    answers: Records
+    tree: Tree
+    curve: Curve
+    rows: Rows

@@ -1,0 +1,130 @@
+"""Drives the compiled functions: a fraction of a second at a time, so that it can be interrupted, shown and saved."""
+
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from fedtwin.config import Config
+from fedtwin.physics.fleet import FleetColumns
+from fedtwin.policies import Policy, load_policy, power_rule
+from fedtwin.records import Tally
+from fedtwin.sim.fast.compile import kernels
+from fedtwin.sim.fast.layout import State, new_rows
+from fedtwin.sim.fast.state import Start, new_start
+from fedtwin.sim.fast.tables import to_arrow
+from fedtwin.twin.state import sum_of_queues
+
+INDEX_FROM = 250
+FIRST_STRETCH, STRETCH_S, SAVE_EVERY_S = 1000, 0.2, 5.0
+
+
+class Sink:
+    """Where rows go. ``part`` is told of every full part and of what remains at the end, ``partial`` of one that still grows."""
+
+    def start(self, table: pa.Table) -> None: ...
+
+    def part(self, table: pa.Table) -> None: ...
+
+    def partial(self, table: pa.Table) -> None: ...
+
+
+@dataclass(frozen=True)
+class Played:
+    """What is left of a run when it is over."""
+
+    tally: Tally
+    clock_s: float
+    rounds: int
+    trained: NDArray[np.float64]
+    total_queue: float
+    mean_cost_at: list[float]
+    total_queue_at: list[float]
+    sampled: list[int]
+
+
+def play(
+    config: Config,
+    fleet: FleetColumns,
+    tie_ranks: NDArray[np.int64],
+    *,
+    checkpoints: Sequence[int] = (),
+    rows_per_part: int = 0,
+    sink: Sink | None = None,
+    progress: Callable[[int], None] | None = None,
+) -> Played:
+    """The whole run; rows only where there is a sink for them."""
+    start = prepare(config, fleet, tie_ranks, checkpoints=checkpoints, rows=rows_per_part if sink else 0)
+    return finish(config, start, sink, progress)
+
+
+def prepare(
+    config: Config, fleet: FleetColumns, tie_ranks: NDArray[np.int64], *, checkpoints: Sequence[int] = (), rows: int = 0
+) -> Start:
+    policy = load_policy(config.policy.name)
+    indexed = len(fleet.samples) >= INDEX_FROM and isinstance(policy, Policy) and policy.lead is not None
+    return new_start(config, fleet, tie_ranks, checkpoints, rows, indexed=indexed)
+
+
+def finish(
+    config: Config, start: Start, sink: Sink | None = None, progress: Callable[[int], None] | None = None
+) -> Played:
+    state, rules, order = start
+    own = kernels(config.policy.name, power_rule(config), config.run.mode)
+    if config.run.mode == "async":
+        tables = []
+        while not own.start(state, rules._replace(indexed=False), order):
+            tables.append(_take(state))
+            state = _with_empty_rows(state)
+        if sink is not None:
+            sink.start(pa.concat_tables([*tables, _take(state)]))
+            state = _with_empty_rows(state)
+    if rules.indexed:
+        own.build(state.tree, state.devices, rules, 1)
+    run, stretch, saved_at = state.run, FIRST_STRETCH, time.monotonic()
+    while True:
+        begun, first_round = time.monotonic(), int(run["round"][0])
+        over = own.play(state, rules, first_round + stretch)
+        if progress is not None:
+            progress(int(run["selections"][0]))
+        if sink is not None and (over or run["rows"][0] == len(state.rows.round)):
+            sink.part(_take(state))
+            state, saved_at = _with_empty_rows(state), time.monotonic()
+        if over:
+            return _played(config, state)
+        if config.run.mode == "sync" and run["asking"][0] and run["answers"][0] == len(state.answers):
+            state = state._replace(answers=np.concatenate([state.answers, np.zeros_like(state.answers)]))
+        if sink is not None and time.monotonic() - saved_at > SAVE_EVERY_S:
+            sink.partial(_take(state))
+            saved_at = time.monotonic()
+        if int(run["round"][0]) - first_round >= stretch:
+            stretch = max(1, int(stretch * min(4.0, STRETCH_S / max(time.monotonic() - begun, 1e-4))))
+
+
+def _take(state: State) -> pa.Table:
+    return to_arrow(state.rows, int(state.run["rows"][0]))
+
+
+def _with_empty_rows(state: State) -> State:
+    state.run["rows"] = 0
+    return state._replace(rows=new_rows(len(state.rows.round)))
+
+
+def _played(config: Config, state: State) -> Played:
+    run = state.run[0]
+    rounds, d_min = int(run["round"]), config.objective.min_mean_samples
+    names = ("cost_sum", "time_sum_s", "energy_sum_j", "selections", "declines", "staleness_sum", "arrivals")
+    more = ("rounds_with_a_selection", "time_violations", "energy_violations")
+    return Played(
+        Tally(**{name: run[name].item() for name in names + more}),
+        float(run["clock_s"]),
+        rounds,
+        state.devices["selections"] * state.devices["samples"],
+        sum_of_queues(float(run["queue_sum"]), int(run["queue_round_sum"]), len(state.devices), rounds + 1, d_min),
+        state.curve.mean_cost[: run["sampled"]].tolist(),
+        state.curve.total_queue[: run["sampled"]].tolist(),
+        state.curve.rounds[: run["sampled"]].tolist(),
+    )

@@ -1,0 +1,81 @@
+"""A run's arrays at the start, from its configuration."""
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fedtwin.config import Config
+from fedtwin.draws import Purpose, ranks, streams
+from fedtwin.physics.fleet import FleetColumns
+from fedtwin.physics.terms import terms_of
+from fedtwin.policies import knobs_of
+from fedtwin.sim.fast.layout import ANSWER, DEVICE, FLIGHT, NEVER, NOBODY, RUN, Curve, Records, Rules, State, Tree, new_rows
+
+FIRST_ANSWERS = 1024
+
+
+class Start(NamedTuple):
+    """The state before the first dispatch, and the order of the first dispatches."""
+
+    state: State
+    rules: Rules
+    order: NDArray[np.int64]
+
+
+def new_start(
+    config: Config, fleet: FleetColumns, tie_ranks: NDArray[np.int64], checkpoints: Sequence[int], rows: int, *, indexed: bool
+) -> Start:
+    sync = config.run.mode == "sync"
+    devices = _devices(config, fleet, tie_ranks)
+    run = np.zeros(1, RUN)
+    run["queue_round_sum"] = len(devices)
+    run["first_decliner"] = run["arrived"] = run["staleness"] = NOBODY
+    run["waiting"] = True
+    sampled = np.array(sorted(set(checkpoints)), np.int64)
+    state = State(
+        run,
+        devices,
+        np.zeros(0 if sync else config.fleet.channels + 1, FLIGHT),
+        np.zeros(FIRST_ANSWERS if sync else 0, ANSWER),
+        new_tree(devices) if indexed else no_tree(),
+        Curve(sampled, np.empty(len(sampled)), np.empty(len(sampled))),
+        new_rows(rows),
+    )
+    rules = Rules(
+        terms_of(config),
+        knobs_of(config),
+        config.fleet.channels,
+        config.run.rounds,
+        config.compute.cpu_hz_std,
+        config.compute.cpu_hz_floor,
+        not sync and config.policy.feedback == "on-selection",
+        indexed,
+    )
+    places = np.zeros(0, np.int64) if sync else ranks(config.run.seed, Purpose.START, len(devices))
+    return Start(state, rules, np.argsort(places))
+
+
+def _devices(config: Config, fleet: FleetColumns, tie_ranks: NDArray[np.int64]) -> Records:
+    devices = np.zeros(len(fleet.samples), DEVICE)
+    devices["path_gain"], devices["cpu_hz_mean"], devices["samples"] = fleet.path_gain, fleet.cpu_hz_mean, fleet.samples
+    devices["stream"] = streams(config.run.seed, Purpose.WORLD, len(devices))
+    devices["rank"] = tie_ranks
+    devices["gain"] = devices["compute_s"] = np.nan
+    devices["queue_round"] = 1
+    devices["free"] = True
+    return devices
+
+
+def new_tree(devices: Records) -> Tree:
+    """Leaves in the order of samples, then rank. Inner nodes are numbered 1 … leaves − 1, the root first."""
+    order = np.lexsort((devices["rank"], devices["samples"])).astype(np.int32)
+    place = np.empty(len(order), np.int32)
+    place[order] = np.arange(len(order), dtype=np.int32)
+    leaves = max(2, 1 << (len(order) - 1).bit_length())
+    return Tree(order, place, np.full(leaves, NOBODY, np.int32), np.full(leaves, NEVER, np.int64))
+
+
+def no_tree() -> Tree:
+    return Tree(*(np.zeros(0, kind) for kind in (np.int32, np.int32, np.int32, np.int64)))

@@ -1,0 +1,139 @@
+"""What the asynchronous and the synchronous run do alike: look at a device, rate it, ask it, write down what it answered."""
+
+from fedtwin.physics.cost import within
+from fedtwin.physics.terms import Terms
+from fedtwin.physics.world import Draw, draw_round
+from fedtwin.policies.base import Knobs, View
+from fedtwin.power import Plan
+from fedtwin.sim.fast.layout import Curve, Records, Rows, Rules
+from fedtwin.twin.state import mean_cost, queue_after_selection, queue_at, sum_of_queues
+
+
+def score_of_policy(view: View, knobs: Knobs) -> float:
+    """Stands for the policy's ``score``."""
+    raise NotImplementedError
+
+
+def score_of_oracle(view: View, true_cost: float, knobs: Knobs) -> float:
+    """Stands for an oracle's ``score``."""
+    raise NotImplementedError
+
+
+def plan_of_power_rule(terms: Terms, gain: float, cpu_hz: float, samples: float) -> Plan:
+    """Stands for the power rule."""
+    raise NotImplementedError
+
+
+def rate(rules: Rules, devices: Records, view: View) -> float:
+    """Stands for one of the two below."""
+    raise NotImplementedError
+
+
+def rate_by_policy(rules: Rules, devices: Records, view: View) -> float:  # noqa: ARG001
+    return score_of_policy(view, rules.knobs)
+
+
+def rate_by_oracle(rules: Rules, devices: Records, view: View) -> float:
+    draw = draw_of(rules, devices[view.device], view.round)
+    plan = plan_of_power_rule(rules.terms, draw.gain, draw.cpu_hz, devices[view.device].samples)
+    return score_of_oracle(view, plan.cost, rules.knobs)
+
+
+def view_of(rules: Rules, devices: Records, device: int, round_: int) -> View:
+    known = devices[device]
+    return View(
+        round_,
+        device,
+        known.samples,
+        known.selections,
+        known.observations,
+        mean_cost(known.cost_sum, known.observations),
+        queue_at(known.queue, known.queue_round, round_, rules.knobs.min_mean_samples),
+        known.gain,
+        known.compute_s,
+    )
+
+
+def draw_of(rules: Rules, known: Records, round_: int) -> Draw:
+    return draw_round(known.stream, round_, known.path_gain, known.cpu_hz_mean, rules.std_hz, rules.floor_hz)
+
+
+def total_queue_now(run: Records, devices: Records, rules: Rules) -> float:
+    return sum_of_queues(run.queue_sum, run.queue_round_sum, len(devices), run.round, rules.knobs.min_mean_samples)
+
+
+def select(run: Records, known: Records, rules: Rules, round_: int) -> None:
+    """A counted selection drains the device's virtual queue."""
+    d_min = rules.knobs.min_mean_samples
+    queue = queue_after_selection(queue_at(known.queue, known.queue_round, round_, d_min), known.samples, d_min)
+    run.queue_sum = run.queue_sum + (queue - known.queue)
+    run.queue_round_sum += (round_ + 1) - known.queue_round
+    known.queue = queue
+    known.queue_round = round_ + 1
+    known.selections += 1
+
+
+def observe(known: Records, cost: float) -> None:
+    known.observations += 1
+    known.cost_sum = known.cost_sum + cost
+
+
+def tally_decline(run: Records) -> None:
+    run.declines += 1
+
+
+def tally_arrival(run: Records) -> None:
+    if run.staleness >= 0 and run.round != run.arrival_round:
+        run.arrival_round = run.round
+        run.arrivals += 1
+        run.staleness_sum += run.staleness
+
+
+def tally_selection(run: Records, rules: Rules, plan: Plan, cost: float, charged_s: float) -> None:
+    terms = rules.terms
+    run.selections += 1
+    if run.round != run.selection_round:
+        run.selection_round = run.round
+        run.rounds_with_a_selection += 1
+    run.cost_sum = run.cost_sum + cost
+    run.time_sum_s = run.time_sum_s + charged_s
+    run.energy_sum_j = run.energy_sum_j + (plan.compute_j + plan.upload_j)
+    run.time_violations += not within(plan.compute_s + plan.upload_s, terms.max_time_s)
+    run.energy_violations += not within(plan.compute_j + plan.upload_j, terms.max_energy_j)
+
+
+def sample(run: Records, curve: Curve, total_queue: float) -> None:
+    """The series at every round that was asked for and has now been reached."""
+    while run.sampled < len(curve.rounds) and run.round >= curve.rounds[run.sampled]:
+        curve.mean_cost[run.sampled] = run.cost_sum / run.selections
+        curve.total_queue[run.sampled] = total_queue
+        run.sampled += 1
+
+
+def write_row(
+    run: Records, rows: Rows, rules: Rules, clock_s: float, device: int, samples: float, draw: Draw, plan: Plan,
+    cost: float, score: float, queue: float, total_queue: float,
+) -> None:  # fmt: skip
+    k, terms, spent = run.rows, rules.terms, plan.feasible
+    rows.round[k] = run.round
+    rows.clock_s[k] = clock_s
+    rows.arrived[k] = run.arrived
+    rows.device[k] = device
+    rows.gain[k] = draw.gain
+    rows.cpu_hz[k] = draw.cpu_hz
+    rows.samples[k] = int(samples)
+    rows.power_w[k] = plan.power_w
+    rows.compute_s[k] = plan.compute_s
+    rows.upload_s[k] = plan.upload_s
+    rows.compute_j[k] = plan.compute_j
+    rows.upload_j[k] = plan.upload_j
+    rows.cost[k] = cost
+    rows.score[k] = score
+    rows.queue[k] = queue
+    rows.total_queue[k] = total_queue
+    rows.staleness[k] = run.staleness
+    rows.declined[k] = not spent
+    rows.time_ok[k] = not spent or within(plan.compute_s + plan.upload_s, terms.max_time_s)
+    rows.energy_ok[k] = not spent or within(plan.compute_j + plan.upload_j, terms.max_energy_j)
+    rows.reason[k] = plan.reason
+    run.rows += 1

@@ -1,0 +1,118 @@
+"""The synchronous run of ``fedtwin.sim.synchronous``, in steps that can be left and entered again between two rows."""
+
+from fedtwin.physics.cost import cost
+from fedtwin.physics.world import Draw
+from fedtwin.power import NOTHING_BINDS, Plan
+from fedtwin.sim.fast.choose import choose, set_free
+from fedtwin.sim.fast.layout import NOBODY, Records, Rules, State
+from fedtwin.sim.fast.steps import (
+    draw_of,
+    observe,
+    plan_of_power_rule,
+    rate,
+    sample,
+    select,
+    tally_decline,
+    tally_selection,
+    total_queue_now,
+    view_of,
+    write_row,
+)
+
+
+def play(state: State, rules: Rules, pause_at: int) -> bool:
+    """Rounds of M selections. True when the run is over, False where rows or answers are full or ``pause_at`` is reached."""
+    run = state.run[0]
+    while True:
+        if run.closing:
+            if not close_round(state, rules):
+                return False
+        elif not run.asking:
+            if run.selections >= rules.rounds or run.round >= rules.rounds:
+                return True
+            if run.round >= pause_at:
+                return False
+            run.round += 1
+            run.asking = True
+            run.answers = run.accepted = run.emitted = 0
+        elif run.answers == len(state.answers):
+            return False
+        elif not ask(state, rules):
+            run.asking = False
+            run.closing = True
+            settle_round(state, rules)
+
+
+def ask(state: State, rules: Rules) -> bool:
+    """One device answers; False when the round has all it wants, or nobody is left."""
+    run = state.run[0]
+    if run.accepted == min(rules.channels, rules.rounds - run.selections):
+        return False
+    device = choose(state, rules, run.round)
+    if device == NOBODY:
+        return False
+    known = state.devices[device]
+    view = view_of(rules, state.devices, device, run.round)
+    draw = draw_of(rules, known, run.round)
+    plan = plan_of_power_rule(rules.terms, draw.gain, draw.cpu_hz, known.samples)
+    answer = state.answers[run.answers]
+    answer.device, answer.gain, answer.cpu_hz = device, draw.gain, draw.cpu_hz
+    answer.score, answer.queue = rate(rules, state.devices, view), view.queue
+    answer.total_queue = total_queue_now(run, state.devices, rules)
+    answer.power_w, answer.compute_s, answer.upload_s = plan.power_w, plan.compute_s, plan.upload_s
+    answer.compute_j, answer.upload_j = plan.compute_j, plan.upload_j
+    answer.reason, answer.feasible = plan.reason, plan.feasible
+    known.gain = draw.gain
+    run.answers += 1
+    run.accepted += plan.feasible
+    set_free(state, rules, device, False, run.round)
+    return True
+
+
+def settle_round(state: State, rules: Rules) -> None:
+    """The slowest of the accepted sets the pace of all."""
+    run = state.run[0]
+    run.slowest_s = 0.0 if run.accepted > 0 else rules.terms.max_time_s
+    for k in range(run.answers):
+        answer = state.answers[k]
+        if answer.feasible:
+            run.slowest_s = max(run.slowest_s, answer.compute_s + answer.upload_s)
+            select(run, state.devices[answer.device], rules, run.round)
+
+
+def close_round(state: State, rules: Rules) -> bool:
+    """Costs are charged and learned, rows are written, devices are free again. False where the rows are full."""
+    run, keep = state.run[0], len(state.rows.round) > 0
+    while run.emitted < run.answers:
+        if keep and run.rows == len(state.rows.round):
+            return False
+        answer = state.answers[run.emitted]
+        known = state.devices[answer.device]
+        plan = plan_in(answer)
+        charged = cost(rules.terms, run.slowest_s, answer.compute_j + answer.upload_j)
+        if keep:
+            draw = Draw(answer.gain, answer.cpu_hz)
+            write_row(
+                run, state.rows, rules, run.clock_s, answer.device, known.samples, draw, plan, charged,
+                answer.score, answer.queue, answer.total_queue,
+            )  # fmt: skip
+        if answer.feasible:
+            tally_selection(run, rules, plan, charged, run.slowest_s)
+            sample(run, state.curve, answer.total_queue)
+            known.compute_s = answer.compute_s
+            observe(known, charged)
+            run.version += 1
+        else:
+            tally_decline(run)
+        set_free(state, rules, answer.device, True, run.round + 1)
+        run.emitted += 1
+    run.clock_s = run.clock_s + run.slowest_s
+    run.closing = False
+    return True
+
+
+def plan_in(answer: Records) -> Plan:
+    return Plan(
+        answer.power_w, 0.0, 0.0, answer.feasible, answer.reason, NOTHING_BINDS,
+        answer.compute_s, answer.upload_s, answer.compute_j, answer.upload_j, 0.0,
+    )  # fmt: skip

@@ -47,7 +47,7 @@ def _compiled(function: Any, replaced: dict[str, Any], known: dict[Any, Any]) ->
         names[name] = _compiled(called, replaced, known) if isinstance(called, FunctionType) else called
     copy = FunctionType(function.__code__, names, function.__name__, function.__defaults__, function.__closure__)
     copy.__kwdefaults__, copy.__module__, copy.__qualname__ = function.__kwdefaults__, function.__module__, function.__qualname__
-    known[function] = njit(copy, error_model="python")
+    known[function] = njit(copy, error_model="numpy")
     return known[function]
 
 

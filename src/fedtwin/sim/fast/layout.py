@@ -9,6 +9,7 @@ from fedtwin.physics.terms import Terms
 from fedtwin.policies.base import Knobs
 
 Records = Any  # arrays of the records below; field access is what NumPy's types cannot say
+Leaves = NDArray[np.int32]
 NOBODY = -1
 NEVER = 2**62
 
@@ -27,6 +28,7 @@ DEVICE = np.dtype(
         ("observations", np.int64),
         ("rank", np.int32),
         ("next_decliner", np.int32),
+        ("leaf", np.int32),
         ("free", np.bool_),
     ],
     align=True,
@@ -100,58 +102,23 @@ RUN = np.dtype(
 )
 
 
-class Rows(NamedTuple):
-    """The columns of the records; empty where none are kept. −1 stands for null in ``arrived`` and ``staleness``."""
+ROW = np.dtype(
+    [
+        *((name, np.float64) for name in ("clock_s", "gain", "cpu_hz", "power_w", "compute_s", "upload_s", "compute_j", "upload_j")),
+        *((name, np.float64) for name in ("cost", "score", "queue", "total_queue")),
+        *((name, np.int64) for name in ("round", "arrived", "device", "samples", "staleness")),
+        *((name, np.bool_) for name in ("declined", "time_ok", "energy_ok")),
+        ("reason", np.int8),
+    ],
+    align=True,
+)
+"""One row of the records; −1 stands for null in ``arrived`` and ``staleness``."""
 
-    round: NDArray[np.int64]
-    clock_s: NDArray[np.float64]
-    arrived: NDArray[np.int64]
-    device: NDArray[np.int64]
-    gain: NDArray[np.float64]
-    cpu_hz: NDArray[np.float64]
-    samples: NDArray[np.int64]
-    power_w: NDArray[np.float64]
-    compute_s: NDArray[np.float64]
-    upload_s: NDArray[np.float64]
-    compute_j: NDArray[np.float64]
-    upload_j: NDArray[np.float64]
-    cost: NDArray[np.float64]
-    score: NDArray[np.float64]
-    queue: NDArray[np.float64]
-    total_queue: NDArray[np.float64]
-    staleness: NDArray[np.int64]
-    declined: NDArray[np.bool_]
-    time_ok: NDArray[np.bool_]
-    energy_ok: NDArray[np.bool_]
-    reason: NDArray[np.int8]
+NODE = np.dtype([("until", np.int64), ("best", np.int32)], align=True)
+"""An inner node of the tournament: the best below it, and the round until which that is certain."""
 
-
-_KINDS: dict[str, type] = {
-    **dict.fromkeys(("round", "arrived", "device", "samples", "staleness"), np.int64),
-    **dict.fromkeys(("declined", "time_ok", "energy_ok"), np.bool_),
-    "reason": np.int8,
-}
-
-
-def new_rows(capacity: int) -> Rows:
-    return Rows(*(np.empty(capacity, _KINDS.get(name, np.float64)) for name in Rows._fields))
-
-
-class Tree(NamedTuple):
-    """A tournament over the devices in ``order``: the best below every inner node, and the round until which that is certain."""
-
-    order: NDArray[np.int32]
-    place: NDArray[np.int32]
-    best: NDArray[np.int32]
-    until: NDArray[np.int64]
-
-
-class Curve(NamedTuple):
-    """Where the series is sampled, and what was found there."""
-
-    rounds: NDArray[np.int64]
-    mean_cost: NDArray[np.float64]
-    total_queue: NDArray[np.float64]
+POINT = np.dtype([("round", np.int64), ("mean_cost", np.float64), ("total_queue", np.float64)], align=True)
+"""A round at which the series is sampled, and what was found there."""
 
 
 class Rules(NamedTuple):
@@ -159,6 +126,7 @@ class Rules(NamedTuple):
 
     terms: Terms
     knobs: Knobs
+    devices: int
     channels: int
     rounds: int
     std_hz: float
@@ -168,12 +136,17 @@ class Rules(NamedTuple):
 
 
 class State(NamedTuple):
-    """All that changes in a run."""
+    """All that changes in a run: one RUN, then arrays of DEVICE, FLIGHT, ANSWER, NODE, device numbers, POINT and ROW.
+
+    ``order`` holds the devices as the tournament's leaves; where there is none, it and ``nodes`` are empty. So are ``rows``
+    where none are kept.
+    """
 
     run: Records
     devices: Records
     flights: Records
     answers: Records
-    tree: Tree
-    curve: Curve
-    rows: Rows
+    nodes: Records
+    order: Leaves
+    curve: Records
+    rows: Records

@@ -13,7 +13,7 @@ from fedtwin.physics.fleet import FleetColumns
 from fedtwin.policies import Policy, load_policy, power_rule
 from fedtwin.records import Tally
 from fedtwin.sim.fast.compile import kernels
-from fedtwin.sim.fast.layout import State, new_rows
+from fedtwin.sim.fast.layout import Records, State
 from fedtwin.sim.fast.state import Start, new_start
 from fedtwin.sim.fast.tables import to_arrow
 from fedtwin.twin.state import sum_of_queues
@@ -41,9 +41,7 @@ class Played:
     rounds: int
     trained: NDArray[np.float64]
     total_queue: float
-    mean_cost_at: list[float]
-    total_queue_at: list[float]
-    sampled: list[int]
+    curve: Records
 
 
 def play(
@@ -83,14 +81,14 @@ def finish(
             sink.start(pa.concat_tables([*tables, _take(state)]))
             state = _with_empty_rows(state)
     if rules.indexed:
-        own.build(state.tree, state.devices, rules, 1)
+        own.build(state.nodes, state.order, state.devices, rules, 1)
     run, stretch, saved_at = state.run, FIRST_STRETCH, time.monotonic()
     while True:
         begun, first_round = time.monotonic(), int(run["round"][0])
         over = own.play(state, rules, first_round + stretch)
         if progress is not None:
             progress(int(run["selections"][0]))
-        if sink is not None and (over or run["rows"][0] == len(state.rows.round)):
+        if sink is not None and (over or run["rows"][0] == len(state.rows)):
             sink.part(_take(state))
             state, saved_at = _with_empty_rows(state), time.monotonic()
         if over:
@@ -105,12 +103,12 @@ def finish(
 
 
 def _take(state: State) -> pa.Table:
-    return to_arrow(state.rows, int(state.run["rows"][0]))
+    return to_arrow(state.rows[: int(state.run["rows"][0])])
 
 
 def _with_empty_rows(state: State) -> State:
     state.run["rows"] = 0
-    return state._replace(rows=new_rows(len(state.rows.round)))
+    return state
 
 
 def _played(config: Config, state: State) -> Played:
@@ -124,7 +122,5 @@ def _played(config: Config, state: State) -> Played:
         rounds,
         state.devices["selections"] * state.devices["samples"],
         sum_of_queues(float(run["queue_sum"]), int(run["queue_round_sum"]), len(state.devices), rounds + 1, d_min),
-        state.curve.mean_cost[: run["sampled"]].tolist(),
-        state.curve.total_queue[: run["sampled"]].tolist(),
-        state.curve.rounds[: run["sampled"]].tolist(),
+        state.curve[: run["sampled"]],
     )

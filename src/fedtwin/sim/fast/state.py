@@ -11,7 +11,7 @@ from fedtwin.draws import Purpose, ranks, streams
 from fedtwin.physics.fleet import FleetColumns
 from fedtwin.physics.terms import terms_of
 from fedtwin.policies import knobs_of
-from fedtwin.sim.fast.layout import ANSWER, DEVICE, FLIGHT, NEVER, NOBODY, RUN, Curve, Records, Rules, State, Tree, new_rows
+from fedtwin.sim.fast.layout import ANSWER, DEVICE, FLIGHT, NEVER, NOBODY, NODE, POINT, ROW, RUN, Leaves, Records, Rules, State
 
 FIRST_ANSWERS = 1024
 
@@ -33,19 +33,23 @@ def new_start(
     run["queue_round_sum"] = len(devices)
     run["first_decliner"] = run["arrived"] = run["staleness"] = NOBODY
     run["waiting"] = True
-    sampled = np.array(sorted(set(checkpoints)), np.int64)
+    curve = np.zeros(len(set(checkpoints)), POINT)
+    curve["round"] = sorted(set(checkpoints))
+    nodes, order = new_tournament(devices) if indexed else (np.zeros(0, NODE), np.zeros(0, np.int32))
     state = State(
         run,
         devices,
         np.zeros(0 if sync else config.fleet.channels + 1, FLIGHT),
         np.zeros(FIRST_ANSWERS if sync else 0, ANSWER),
-        new_tree(devices) if indexed else no_tree(),
-        Curve(sampled, np.empty(len(sampled)), np.empty(len(sampled))),
-        new_rows(rows),
+        nodes,
+        order,
+        curve,
+        np.zeros(rows, ROW),
     )
     rules = Rules(
         terms_of(config),
         knobs_of(config),
+        len(devices),
         config.fleet.channels,
         config.run.rounds,
         config.compute.cpu_hz_std,
@@ -68,14 +72,10 @@ def _devices(config: Config, fleet: FleetColumns, tie_ranks: NDArray[np.int64]) 
     return devices
 
 
-def new_tree(devices: Records) -> Tree:
+def new_tournament(devices: Records) -> tuple[Records, Leaves]:
     """Leaves in the order of samples, then rank. Inner nodes are numbered 1 … leaves − 1, the root first."""
     order = np.lexsort((devices["rank"], devices["samples"])).astype(np.int32)
-    place = np.empty(len(order), np.int32)
-    place[order] = np.arange(len(order), dtype=np.int32)
-    leaves = max(2, 1 << (len(order) - 1).bit_length())
-    return Tree(order, place, np.full(leaves, NOBODY, np.int32), np.full(leaves, NEVER, np.int64))
-
-
-def no_tree() -> Tree:
-    return Tree(*(np.zeros(0, kind) for kind in (np.int32, np.int32, np.int32, np.int64)))
+    devices["leaf"][order] = np.arange(len(order), dtype=np.int32)
+    nodes = np.zeros(max(2, 1 << (len(order) - 1).bit_length()), NODE)
+    nodes["best"], nodes["until"] = NOBODY, NEVER
+    return nodes, order

@@ -5,7 +5,7 @@ from fedtwin.physics.terms import Terms
 from fedtwin.physics.world import Draw, draw_round
 from fedtwin.policies.base import Knobs, View
 from fedtwin.power import Plan
-from fedtwin.sim.fast.layout import Curve, Records, Rows, Rules
+from fedtwin.sim.fast.layout import Records, Rules
 from fedtwin.twin.state import mean_cost, queue_after_selection, queue_at, sum_of_queues
 
 
@@ -24,23 +24,22 @@ def plan_of_power_rule(terms: Terms, gain: float, cpu_hz: float, samples: float)
     raise NotImplementedError
 
 
-def rate(rules: Rules, devices: Records, view: View) -> float:
+def rate(rules: Rules, known: Records, view: View) -> float:
     """Stands for one of the two below."""
     raise NotImplementedError
 
 
-def rate_by_policy(rules: Rules, devices: Records, view: View) -> float:  # noqa: ARG001
+def rate_by_policy(rules: Rules, known: Records, view: View) -> float:  # noqa: ARG001
     return score_of_policy(view, rules.knobs)
 
 
-def rate_by_oracle(rules: Rules, devices: Records, view: View) -> float:
-    draw = draw_of(rules, devices[view.device], view.round)
-    plan = plan_of_power_rule(rules.terms, draw.gain, draw.cpu_hz, devices[view.device].samples)
+def rate_by_oracle(rules: Rules, known: Records, view: View) -> float:
+    draw = draw_of(rules, known, view.round)
+    plan = plan_of_power_rule(rules.terms, draw.gain, draw.cpu_hz, known.samples)
     return score_of_oracle(view, plan.cost, rules.knobs)
 
 
-def view_of(rules: Rules, devices: Records, device: int, round_: int) -> View:
-    known = devices[device]
+def view_of(rules: Rules, known: Records, device: int, round_: int) -> View:
     return View(
         round_,
         device,
@@ -58,8 +57,8 @@ def draw_of(rules: Rules, known: Records, round_: int) -> Draw:
     return draw_round(known.stream, round_, known.path_gain, known.cpu_hz_mean, rules.std_hz, rules.floor_hz)
 
 
-def total_queue_now(run: Records, devices: Records, rules: Rules) -> float:
-    return sum_of_queues(run.queue_sum, run.queue_round_sum, len(devices), run.round, rules.knobs.min_mean_samples)
+def total_queue_now(run: Records, rules: Rules) -> float:
+    return sum_of_queues(run.queue_sum, run.queue_round_sum, rules.devices, run.round, rules.knobs.min_mean_samples)
 
 
 def select(run: Records, known: Records, rules: Rules, round_: int) -> None:
@@ -102,38 +101,25 @@ def tally_selection(run: Records, rules: Rules, plan: Plan, cost: float, charged
     run.energy_violations += not within(plan.compute_j + plan.upload_j, terms.max_energy_j)
 
 
-def sample(run: Records, curve: Curve, total_queue: float) -> None:
+def sample(run: Records, curve: Records, total_queue: float) -> None:
     """The series at every round that was asked for and has now been reached."""
-    while run.sampled < len(curve.rounds) and run.round >= curve.rounds[run.sampled]:
-        curve.mean_cost[run.sampled] = run.cost_sum / run.selections
-        curve.total_queue[run.sampled] = total_queue
+    while run.sampled < len(curve) and run.round >= curve[run.sampled].round:
+        curve[run.sampled].mean_cost = run.cost_sum / run.selections
+        curve[run.sampled].total_queue = total_queue
         run.sampled += 1
 
 
 def write_row(
-    run: Records, rows: Rows, rules: Rules, clock_s: float, device: int, samples: float, draw: Draw, plan: Plan,
+    run: Records, row: Records, rules: Rules, device: int, samples: float, draw: Draw, plan: Plan,
     cost: float, score: float, queue: float, total_queue: float,
 ) -> None:  # fmt: skip
-    k, terms, spent = run.rows, rules.terms, plan.feasible
-    rows.round[k] = run.round
-    rows.clock_s[k] = clock_s
-    rows.arrived[k] = run.arrived
-    rows.device[k] = device
-    rows.gain[k] = draw.gain
-    rows.cpu_hz[k] = draw.cpu_hz
-    rows.samples[k] = int(samples)
-    rows.power_w[k] = plan.power_w
-    rows.compute_s[k] = plan.compute_s
-    rows.upload_s[k] = plan.upload_s
-    rows.compute_j[k] = plan.compute_j
-    rows.upload_j[k] = plan.upload_j
-    rows.cost[k] = cost
-    rows.score[k] = score
-    rows.queue[k] = queue
-    rows.total_queue[k] = total_queue
-    rows.staleness[k] = run.staleness
-    rows.declined[k] = not spent
-    rows.time_ok[k] = not spent or within(plan.compute_s + plan.upload_s, terms.max_time_s)
-    rows.energy_ok[k] = not spent or within(plan.compute_j + plan.upload_j, terms.max_energy_j)
-    rows.reason[k] = plan.reason
+    terms, spent = rules.terms, plan.feasible
+    row.round, row.clock_s, row.arrived, row.staleness = run.round, run.clock_s, run.arrived, run.staleness
+    row.device, row.samples, row.gain, row.cpu_hz = device, int(samples), draw.gain, draw.cpu_hz
+    row.power_w, row.compute_s, row.upload_s = plan.power_w, plan.compute_s, plan.upload_s
+    row.compute_j, row.upload_j, row.cost = plan.compute_j, plan.upload_j, cost
+    row.score, row.queue, row.total_queue = score, queue, total_queue
+    row.declined, row.reason = not spent, plan.reason
+    row.time_ok = not spent or within(plan.compute_s + plan.upload_s, terms.max_time_s)
+    row.energy_ok = not spent or within(plan.compute_j + plan.upload_j, terms.max_energy_j)
     run.rows += 1

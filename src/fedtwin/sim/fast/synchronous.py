@@ -3,7 +3,7 @@
 from fedtwin.physics.cost import cost
 from fedtwin.physics.world import Draw
 from fedtwin.power import NOTHING_BINDS, Plan
-from fedtwin.sim.fast.choose import choose, set_free
+from fedtwin.sim.fast.choose import choose
 from fedtwin.sim.fast.layout import NOBODY, Records, Rules, State
 from fedtwin.sim.fast.steps import (
     draw_of,
@@ -18,6 +18,7 @@ from fedtwin.sim.fast.steps import (
     view_of,
     write_row,
 )
+from fedtwin.sim.fast.tournament import changed
 
 
 def play(state: State, rules: Rules, pause_at: int) -> bool:
@@ -48,24 +49,26 @@ def ask(state: State, rules: Rules) -> bool:
     run = state.run[0]
     if run.accepted == min(rules.channels, rules.rounds - run.selections):
         return False
-    device = choose(state, rules, run.round)
+    device = choose(state.nodes, state.order, state.devices, rules, run.round)
     if device == NOBODY:
         return False
     known = state.devices[device]
-    view = view_of(rules, state.devices, device, run.round)
+    view = view_of(rules, known, device, run.round)
     draw = draw_of(rules, known, run.round)
     plan = plan_of_power_rule(rules.terms, draw.gain, draw.cpu_hz, known.samples)
     answer = state.answers[run.answers]
     answer.device, answer.gain, answer.cpu_hz = device, draw.gain, draw.cpu_hz
-    answer.score, answer.queue = rate(rules, state.devices, view), view.queue
-    answer.total_queue = total_queue_now(run, state.devices, rules)
+    answer.score, answer.queue = rate(rules, known, view), view.queue
+    answer.total_queue = total_queue_now(run, rules)
     answer.power_w, answer.compute_s, answer.upload_s = plan.power_w, plan.compute_s, plan.upload_s
     answer.compute_j, answer.upload_j = plan.compute_j, plan.upload_j
     answer.reason, answer.feasible = plan.reason, plan.feasible
     known.gain = draw.gain
     run.answers += 1
     run.accepted += plan.feasible
-    set_free(state, rules, device, False, run.round)
+    known.free = False
+    if rules.indexed:
+        changed(state.nodes, state.order, state.devices, rules, device, run.round)
     return True
 
 
@@ -82,9 +85,9 @@ def settle_round(state: State, rules: Rules) -> None:
 
 def close_round(state: State, rules: Rules) -> bool:
     """Costs are charged and learned, rows are written, devices are free again. False where the rows are full."""
-    run, keep = state.run[0], len(state.rows.round) > 0
+    run, rows, keep = state.run[0], state.rows, len(state.rows) > 0
     while run.emitted < run.answers:
-        if keep and run.rows == len(state.rows.round):
+        if keep and run.rows == len(rows):
             return False
         answer = state.answers[run.emitted]
         known = state.devices[answer.device]
@@ -93,7 +96,7 @@ def close_round(state: State, rules: Rules) -> bool:
         if keep:
             draw = Draw(answer.gain, answer.cpu_hz)
             write_row(
-                run, state.rows, rules, run.clock_s, answer.device, known.samples, draw, plan, charged,
+                run, rows[run.rows], rules, answer.device, known.samples, draw, plan, charged,
                 answer.score, answer.queue, answer.total_queue,
             )  # fmt: skip
         if answer.feasible:
@@ -104,7 +107,9 @@ def close_round(state: State, rules: Rules) -> bool:
             run.version += 1
         else:
             tally_decline(run)
-        set_free(state, rules, answer.device, True, run.round + 1)
+        known.free = True
+        if rules.indexed:
+            changed(state.nodes, state.order, state.devices, rules, answer.device, run.round + 1)
         run.emitted += 1
     run.clock_s = run.clock_s + run.slowest_s
     run.closing = False

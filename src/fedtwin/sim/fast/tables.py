@@ -2,10 +2,11 @@
 
 import numpy as np
 import pyarrow as pa
+from numpy.typing import NDArray
 
 from fedtwin.power import REASONS
 from fedtwin.records import rounds_schema
-from fedtwin.sim.fast.layout import Rows
+from fedtwin.sim.fast.layout import Records
 
 SCHEMA = rounds_schema(trace=False, learning=False)
 SPENT = ("compute_s", "upload_s", "compute_j", "upload_j", "cost")
@@ -13,21 +14,21 @@ OPENED = ("arrived", "staleness")
 _FIELD_OF = {"index": "score"}
 
 
-def to_arrow(rows: Rows, count: int) -> pa.Table:
-    """The first ``count`` rows. Times, energies and costs of a decline are null, and so is who arrived where nobody did."""
-    declined = rows.declined[:count]
+def to_arrow(rows: Records) -> pa.Table:
+    """Times, energies and costs of a decline are null, and so is who arrived where nobody did."""
+    declined = rows["declined"]
     arrays = []
     for field in SCHEMA:
         if field.name == "decline_reason":
-            arrays.append(_reasons(rows.reason[:count], declined))
+            arrays.append(_reasons(rows["reason"], declined))
             continue
-        values = getattr(rows, _FIELD_OF.get(field.name, field.name))[:count]
+        values = np.ascontiguousarray(rows[_FIELD_OF.get(field.name, field.name)])
         mask = declined if field.name in SPENT else values < 0 if field.name in OPENED else None
         arrays.append(pa.array(values, type=field.type, mask=mask if mask is not None and mask.any() else None))
     return pa.Table.from_arrays(arrays, schema=SCHEMA)
 
 
-def _reasons(reason: "np.ndarray[tuple[int], np.dtype[np.int8]]", declined: "np.ndarray[tuple[int], np.dtype[np.bool_]]") -> pa.Array:
+def _reasons(reason: NDArray[np.int8], declined: NDArray[np.bool_]) -> pa.Array:
     if not declined.any():
         return pa.nulls(len(reason), pa.string())
     return pa.array(np.array(REASONS, object)[reason], type=pa.string(), mask=~declined)

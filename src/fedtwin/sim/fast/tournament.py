@@ -11,8 +11,10 @@ Leaves are in the order of samples, then rank: devices whose scores move alike a
 import math
 
 from fedtwin.policies.base import Knobs, View
-from fedtwin.sim.fast.layout import NEVER, NOBODY, Records, Rules, Tree
+from fedtwin.sim.fast.layout import NEVER, NOBODY, Leaves, Records, Rules
 from fedtwin.sim.fast.steps import rate, view_of
+
+LONG = 1e15
 
 
 def lead_of_policy(ahead: View, behind: View, gap: float, knobs: Knobs) -> float:
@@ -20,67 +22,65 @@ def lead_of_policy(ahead: View, behind: View, gap: float, knobs: Knobs) -> float
     raise NotImplementedError
 
 
-def build(tree: Tree, devices: Records, rules: Rules, at: int) -> None:
-    for node in range(len(tree.best) - 1, 0, -1):
-        settle(tree, devices, rules, node, at)
+def build(nodes: Records, order: Leaves, devices: Records, rules: Rules, at: int) -> None:
+    for node in range(len(nodes) - 1, 0, -1):
+        settle(nodes, order, devices, rules, node, at)
 
 
-def changed(tree: Tree, devices: Records, rules: Rules, device: int, at: int) -> None:
+def changed(nodes: Records, order: Leaves, devices: Records, rules: Rules, device: int, at: int) -> None:
     """The device became free or busy, or its state changed: everything above it is decided again, as of round ``at``."""
-    node = (len(tree.best) + tree.place[device]) // 2
+    node = (len(nodes) + devices[device].leaf) // 2
     while node >= 1:
-        settle(tree, devices, rules, node, at)
+        settle(nodes, order, devices, rules, node, at)
         node //= 2
 
 
-def least(tree: Tree, devices: Records, rules: Rules, at: int) -> int:
+def least(nodes: Records, order: Leaves, devices: Records, rules: Rules, at: int) -> int:
     """The free device of least score at round ``at``, or NOBODY. Visits, children first, the nodes whose time is up."""
-    leaves = len(tree.best)
     node = 1
     while True:
-        if node < leaves and tree.until[node] <= at:
+        if node < len(nodes) and nodes[node].until <= at:
             node *= 2
             continue
         while node > 1 and node % 2 == 1:
             node //= 2
-            settle(tree, devices, rules, node, at)
+            settle(nodes, order, devices, rules, node, at)
         if node == 1:
-            return int(tree.best[1])
+            return int(nodes[1].best)
         node += 1
 
 
-def settle(tree: Tree, devices: Records, rules: Rules, node: int, at: int) -> None:
+def settle(nodes: Records, order: Leaves, devices: Records, rules: Rules, node: int, at: int) -> None:
     """Who is better of the two below, and until when that is certain."""
-    left, right = best_below(tree, devices, 2 * node), best_below(tree, devices, 2 * node + 1)
-    until = min(until_below(tree, 2 * node), until_below(tree, 2 * node + 1))
+    left, right = best_below(nodes, order, devices, 2 * node), best_below(nodes, order, devices, 2 * node + 1)
+    until = NEVER
+    if 2 * node < len(nodes):
+        until = min(nodes[2 * node].until, nodes[2 * node + 1].until)
+    own = nodes[node]
     if left == NOBODY or right == NOBODY:
-        tree.best[node] = max(left, right)
-        tree.until[node] = until
+        own.best, own.until = max(left, right), until
         return
-    view_left, view_right = view_of(rules, devices, left, at), view_of(rules, devices, right, at)
-    score_left, score_right = rate(rules, devices, view_left), rate(rules, devices, view_right)
-    left_leads = score_left < score_right or (score_left == score_right and devices[left].rank < devices[right].rank)
-    if not same_for_ever(devices[left], devices[right]):
+    known_left, known_right = devices[left], devices[right]
+    view_left, view_right = view_of(rules, known_left, left, at), view_of(rules, known_right, right, at)
+    score_left, score_right = rate(rules, known_left, view_left), rate(rules, known_right, view_right)
+    left_leads = score_left < score_right or (score_left == score_right and known_left.rank < known_right.rank)
+    if not same_for_ever(known_left, known_right):
         if left_leads:
             rounds = lead_of_policy(view_left, view_right, score_right - score_left, rules.knobs)
         else:
             rounds = lead_of_policy(view_right, view_left, score_left - score_right, rules.knobs)
-        until = min(until, at + 1 + math.floor(rounds)) if rounds < NEVER / 2 else until
-    tree.best[node] = left if left_leads else right
-    tree.until[node] = until
+        if rounds < LONG:
+            until = min(until, at + 1 + int(math.floor(rounds)))
+    own.best, own.until = left if left_leads else right, until
 
 
-def best_below(tree: Tree, devices: Records, node: int) -> int:
-    if node < len(tree.best):
-        return int(tree.best[node])
-    leaf = node - len(tree.best)
-    if leaf >= len(tree.order) or not devices[tree.order[leaf]].free:
+def best_below(nodes: Records, order: Leaves, devices: Records, node: int) -> int:
+    if node < len(nodes):
+        return int(nodes[node].best)
+    leaf = node - len(nodes)
+    if leaf >= len(order) or not devices[order[leaf]].free:
         return NOBODY
-    return int(tree.order[leaf])
-
-
-def until_below(tree: Tree, node: int) -> int:
-    return int(tree.until[node]) if node < len(tree.best) else NEVER
+    return int(order[leaf])
 
 
 def same_for_ever(a: Records, b: Records) -> bool:

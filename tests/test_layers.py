@@ -9,7 +9,7 @@ import fedtwin
 
 ROOT = Path(fedtwin.__file__).parent
 LAYERS = [
-    *("errors", "draws", "registry", "processes"),
+    *("errors", "draws", "compiling", "registry", "processes"),
     *("config", "physics", "power", "twin", "policies", "learning", "records", "coordinator"),
     *("sim", "experiments", "figures", "cli"),
 ]

@@ -13,7 +13,7 @@ from functools import cache
 from importlib.util import find_spec
 from pathlib import Path
 from types import FunctionType
-from typing import Any
+from typing import Any, cast
 
 from fedtwin import __version__, draws
 from fedtwin.errors import FedtwinError
@@ -46,7 +46,11 @@ def _compiled(function: Any, replaced: dict[str, Any], known: dict[Any, Any]) ->
         called = replaced.get(name, names.get(name))
         names[name] = _compiled(called, replaced, known) if isinstance(called, FunctionType) else called
     copy = FunctionType(function.__code__, names, function.__name__, function.__defaults__, function.__closure__)
-    copy.__kwdefaults__, copy.__module__, copy.__qualname__ = function.__kwdefaults__, function.__module__, function.__qualname__
+    copy.__kwdefaults__, copy.__module__, copy.__qualname__ = (
+        function.__kwdefaults__,
+        function.__module__,
+        function.__qualname__,
+    )
     known[function] = njit(copy, error_model="numpy")
     return known[function]
 
@@ -59,13 +63,16 @@ def _as_word() -> Any:
     return njit(lambda z: np.uint64(z))
 
 
-def keep_on_disk(dispatcher: Any, purpose: str, sources: Iterable[str]) -> Path:
-    """Compiled code is kept for the next process, in a folder named after every source it was made from."""
+def folder_of(purpose: str, sources: Iterable[str] = ()) -> Path:
+    """Where compiled code is kept for the next process: the folder is named after every source it is made from."""
+    return cache_folder() / f"{purpose}-{_stamp(tuple(sources))}"
+
+
+def keep_on_disk(dispatcher: Any, folder: Path) -> Any:
+    """The same compiled function, which is now read from the folder if it is there and left there if it is not."""
     from numba.core.caching import CompileResultCacheImpl, FunctionCache, _CacheLocator
 
-    folder = cache_folder() / f"{purpose}-{_stamp(sources)}"
-
-    class Locator(_CacheLocator):  # type: ignore[misc]
+    class Locator(_CacheLocator):
         def get_cache_path(self) -> str:
             return str(folder)
 
@@ -73,24 +80,26 @@ def keep_on_disk(dispatcher: Any, purpose: str, sources: Iterable[str]) -> Path:
             return folder.name
 
         def get_disambiguator(self) -> str:
-            return purpose
+            return ""
 
         @classmethod
         def from_function(cls, *_: Any) -> "Locator":
             return cls()
 
-    class Impl(CompileResultCacheImpl):  # type: ignore[misc]
-        _locator_classes = [Locator]  # noqa: RUF012
+    class Impl(CompileResultCacheImpl):
+        pass
 
-    class Cache(FunctionCache):  # type: ignore[misc]
+    cast(Any, Impl)._locator_classes = [Locator]
+
+    class Cache(FunctionCache):
         _impl_class = Impl
 
     try:
         folder.mkdir(parents=True, exist_ok=True)
-        dispatcher._cache = Cache(dispatcher.py_func)
+        dispatcher._cache = Cache(dispatcher.py_func)  # type: ignore[no-untyped-call]
     except OSError:
         pass  # a home that cannot be written to costs time, no more
-    return folder
+    return dispatcher
 
 
 def is_kept(folder: Path) -> bool:
@@ -106,7 +115,8 @@ def cache_folder() -> Path:
     return home / "fedtwin" / "compiled"
 
 
-def _stamp(sources: Iterable[str]) -> str:
+@cache
+def _stamp(sources: tuple[str, ...]) -> str:
     import llvmlite
     import numba
 

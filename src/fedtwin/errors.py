@@ -7,3 +7,7 @@ class FedtwinError(Exception):
 
 class FedtwinWarning(UserWarning):
     """Input that is legal but cannot do what it asks for, told in one sentence."""
+
+
+class CannotCompileError(FedtwinError):
+    """The compiled engine does not know how; the readable one does."""

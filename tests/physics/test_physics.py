@@ -82,8 +82,8 @@ def test_policies_and_objectives_do_not_change_the_world() -> None:
 
 
 def test_largest_min_mean_samples() -> None:
-    fleet = make_fleet(Config())
-    expected = 1 / sum(1 / device.samples for device in fleet)
-    assert largest_min_mean_samples(Config(), fleet) == pytest.approx(expected)
+    samples = [device.samples for device in make_fleet(Config())]
+    expected = 1 / sum(1 / number for number in samples)
+    assert largest_min_mean_samples(Config(), samples) == pytest.approx(expected)
     sync = load_config(overrides={"run.mode": "sync"})
-    assert largest_min_mean_samples(sync, fleet) == pytest.approx(15 * expected)
+    assert largest_min_mean_samples(sync, samples) == pytest.approx(15 * expected)

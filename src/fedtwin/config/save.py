@@ -11,6 +11,8 @@ import tomli_w
 from fedtwin.config.schema import Config
 from fedtwin.errors import FedtwinError
 
+WITHOUT_INFLUENCE = ("run.engine", "run.records")
+
 
 def to_toml(config: Config) -> str:
     """The whole configuration as TOML; reading it back gives an equal Config."""
@@ -56,6 +58,10 @@ def _sections(config: Config) -> dict[str, dict[str, Any]]:
 
 
 def config_hash(config: Config) -> str:
-    """Sixteen hexadecimal digits that name the configuration: the same settings give the same digits anywhere."""
-    text = json.dumps(settings(config), sort_keys=True, separators=(",", ":"))
+    """Sixteen hexadecimal digits that name the configuration: the same settings give the same digits anywhere.
+
+    Settings on which no number depends are left out.
+    """
+    numbers = {key: value for key, value in settings(config).items() if key not in WITHOUT_INFLUENCE}
+    text = json.dumps(numbers, sort_keys=True, separators=(",", ":"))
     return hashlib.sha256(text.encode()).hexdigest()[:16]

@@ -126,6 +126,10 @@ class RunConfig(Section):
     mode: Mode = Field("async", description="async: one device per round; sync: rounds of M devices")
     rounds: Whole = Field(3000, ge=1, le=10**12, description="T, rounds to play; in sync mode selections to make")
     seed: Whole = Field(0, ge=0, lt=2**63, description="seed of the fleet, the channel, the CPUs and the ties")
+    engine: Literal["auto", "readable", "compiled"] = Field(
+        "auto", description="how a run is computed; no number depends on it"
+    )
+    records: bool = Field(True, description="false: only the summary is kept, no rounds")
 
 
 class LearningConfig(Section):

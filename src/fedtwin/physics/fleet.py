@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from fedtwin.compiling import can_compile, compiled, keep_on_disk
+from fedtwin.compiling import can_compile, compiled, folder_of, keep_on_disk
 from fedtwin.config import Config
 from fedtwin.config.fleet_csv import read_fleet_csv
 from fedtwin.draws import Purpose, streams, uniform, word
@@ -65,8 +65,7 @@ def fleet_columns(config: Config) -> FleetColumns:
     if len(starts) < LARGE or not can_compile():
         return _columns(len(starts), (draw_device(int(start), ranges) for start in starts))
     columns = _columns(len(starts), ())
-    fill = compiled(draw_devices)
-    keep_on_disk(fill, "fleet", [])
+    fill = keep_on_disk(compiled(draw_devices), folder_of("fleet"))
     fill(starts, ranges, *columns)
     return columns
 
@@ -106,7 +105,7 @@ def draw_device(start: int, ranges: Ranges) -> Device:
     distance_m = math.sqrt(nearest2 + uniform(word(start, DISTANCE)) * (farthest2 - nearest2))
     cpu_hz_mean = ranges.cpu_hz_min + uniform(word(start, CPU)) * (ranges.cpu_hz_max - ranges.cpu_hz_min)
     numbers = ranges.samples_max - ranges.samples_min + 1
-    samples = ranges.samples_min + int(math.floor(uniform(word(start, SAMPLES)) * numbers))
+    samples = ranges.samples_min + math.floor(uniform(word(start, SAMPLES)) * numbers)
     return Device(distance_m, path_gain_at(distance_m), cpu_hz_mean, samples)
 
 

@@ -40,6 +40,4 @@ class World:
     def draw(self, device: int, round_: int) -> Draw:
         """What the device finds in the round."""
         known = self.fleet[device]
-        return draw_round(
-            self._starts[device], round_, known.path_gain, known.cpu_hz_mean, self._std_hz, self._floor_hz
-        )
+        return draw_round(self._starts[device], round_, known.path_gain, known.cpu_hz_mean, self._std_hz, self._floor_hz)

@@ -40,6 +40,7 @@ class RunFolder:
 
     def __init__(self, path: Path, config: Config, devices: pa.Table, *, trace: bool, resume: bool = False) -> None:
         self.path = path
+        self._keeps_rounds = config.run.records
         self._schema = rounds_schema(trace=trace, learning=config.learning is not None)
         self._rows: list[Row] = []
         self._parts = 0
@@ -53,15 +54,25 @@ class RunFolder:
             return
         make_new_folder(path)
         self._lock = Lock(path / LOCK_NAME)
-        (path / ROUNDS_NAME).mkdir()
+        if self._keeps_rounds:
+            (path / ROUNDS_NAME).mkdir()
         self._write_config(config)
         pq.write_table(devices, path / DEVICES_NAME)
         mark = {"config_hash": config_hash(config), "package_version": __version__, "trace": trace}
         write_json(path / UNFINISHED_NAME, mark)
 
+    @property
+    def rows_per_part(self) -> int:
+        """0 where no rounds are kept."""
+        return self._rows_per_part if self._keeps_rounds else 0
+
     def write_start(self, rows: list[Row]) -> None:
         """The first M dispatches, t = 0, which no mean counts."""
-        _write_whole(to_table(rows, self._schema), self.path / START_NAME)
+        self.write_start_table(to_table(rows, self._schema))
+
+    def write_start_table(self, table: pa.Table) -> None:
+        if self._keeps_rounds:
+            _write_whole(table, self.path / START_NAME)
 
     def write_evaluations(self, evaluations: list[Any]) -> None:
         """All evaluations so far, as tuples in the order of the columns."""
@@ -70,6 +81,8 @@ class RunFolder:
         _write_whole(pa.Table.from_arrays(arrays, schema=EVALUATIONS), self.path / EVALUATIONS_NAME)
 
     def add(self, row: Row) -> None:
+        if not self._keeps_rounds:
+            return
         self._rows.append(row)
         if len(self._rows) >= self._rows_per_part:
             self.save()
@@ -81,28 +94,45 @@ class RunFolder:
     def save(self) -> None:
         """Everything so far is on disk and readable; a part that is not full yet is written again later."""
         if self._rows:
-            _write_whole(to_table(self._rows, self._schema), self.path / ROUNDS_NAME / f"part-{self._parts:06d}.parquet")
+            self.save_part(to_table(self._rows, self._schema))
         self._saved_at = time.monotonic()
+
+    def add_part(self, table: pa.Table) -> None:
+        """A part as a table, the last one or a full one."""
+        if table.num_rows > 0 or self._parts == 0:
+            self.save_part(table)
+            self._parts += 1
+
+    def save_part(self, table: pa.Table) -> None:
+        """The part that is being filled, as it stands."""
+        _write_whole(table, self.path / ROUNDS_NAME / f"part-{self._parts:06d}.parquet", quick=True)
 
     def finish(self, summary: Mapping[str, Any]) -> None:
         """The parts become one file, and the summary is written."""
-        self.save()
-        parts, whole, old = self.path / ROUNDS_NAME, self.path / WHOLE, self.path / OLD_PARTS
-        with pq.ParquetWriter(whole, self._schema) as writer:
-            for part in sorted(parts.glob("part-*.parquet"))[: self._parts + bool(self._rows)]:
-                writer.write_table(pq.read_table(part))
-        parts.rename(old)
-        whole.rename(parts)
+        old = self.path / OLD_PARTS
+        if self._keeps_rounds:
+            self._put_together(old)
         write_json(self.path / SUMMARY_NAME, summary)
-        shutil.rmtree(old)
+        shutil.rmtree(old, ignore_errors=True)
         (self.path / UNFINISHED_NAME).unlink(missing_ok=True)
 
     def release(self) -> None:
         """Another fedtwin may write here now."""
         self._lock.release()
 
+    def _put_together(self, old: Path) -> None:
+        self.save()
+        parts, whole = self.path / ROUNDS_NAME, self.path / WHOLE
+        with pq.ParquetWriter(whole, self._schema) as writer:
+            for part in sorted(parts.glob("part-*.parquet"))[: self._parts + bool(self._rows)]:
+                writer.write_table(pq.read_table(part))
+        parts.rename(old)
+        whole.rename(parts)
+
     def _lay_the_parts_out_again(self) -> None:
         """Wherever a run was killed, also while it put its parts together, they are a folder again."""
+        if not self._keeps_rounds:
+            return
         parts, old = self.path / ROUNDS_NAME, self.path / OLD_PARTS
         if parts.is_file():
             parts.unlink()
@@ -120,9 +150,13 @@ class RunFolder:
         (self.path / CONFIG_NAME).write_text(to_toml(config), encoding="utf-8")
 
 
-def _write_whole(table: pa.Table, path: Path) -> None:
+def _write_whole(table: pa.Table, path: Path, *, quick: bool = False) -> None:
+    """Whole or not at all; ``quick`` for what is written again at the end."""
     unfinished = path.with_name(f".{path.name}")
-    pq.write_table(table, unfinished)
+    if quick:
+        pq.write_table(table, unfinished, compression="none", use_dictionary=False, write_statistics=False)
+    else:
+        pq.write_table(table, unfinished)
     unfinished.rename(path)
 
 
@@ -166,6 +200,8 @@ def write_json(path: Path, data: Mapping[str, Any]) -> None:
 
 def read_rounds(path: Path) -> pa.Table:
     """The rounds of a run folder, finished or not."""
+    if not (path / ROUNDS_NAME).exists():
+        raise FedtwinError(f"{str(path)!r} has no {ROUNDS_NAME}: it is no run folder, or its run kept no records.")
     return pq.read_table(path / ROUNDS_NAME)
 
 

@@ -1,5 +1,7 @@
 """The simulator."""
 
-from fedtwin.sim.run import Result, Series, impossible_min_mean_samples, resume, run_summary, simulate
+from fedtwin.sim.compiled import engine_for
+from fedtwin.sim.result import Result, Series, run_summary
+from fedtwin.sim.run import impossible_min_mean_samples, resume, simulate
 
-__all__ = ["Result", "Series", "impossible_min_mean_samples", "resume", "run_summary", "simulate"]
+__all__ = ["Result", "Series", "engine_for", "impossible_min_mean_samples", "resume", "run_summary", "simulate"]

@@ -3,22 +3,23 @@
 import time
 import warnings
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
+import numpy as np
 import pyarrow as pa
 
-from fedtwin import __version__
 from fedtwin.config import Config, config_hash
-from fedtwin.errors import FedtwinError, FedtwinWarning
+from fedtwin.errors import CannotCompileError, FedtwinError, FedtwinWarning
 from fedtwin.learning.evaluation import Evaluation
 from fedtwin.physics.fleet import fleet_columns, largest_min_mean_samples
-from fedtwin.policies import power_rule, scheme_name
-from fedtwin.records import DEVICES, SCHEMA_VERSION, Row, RunFolder, Summary, Tally, read_rounds, rounds_schema, to_table
+from fedtwin.records import Row, RunFolder, Summary, Tally, rounds_schema, to_table
 from fedtwin.records.folder import ROWS_PER_PART, read_unfinished
 from fedtwin.sim import asynchronous, synchronous
+from fedtwin.sim.compiled import engine_for, run_compiled
 from fedtwin.sim.engine import Engine
+from fedtwin.sim.result import Result, Series, devices_table, run_summary
 
 if TYPE_CHECKING:
     from fedtwin.learning.executors import Executor
@@ -26,40 +27,6 @@ if TYPE_CHECKING:
 
 CHECKPOINT_EVERY_S = 30.0
 CHECKPOINT_NAME = "checkpoint.safetensors"
-
-
-@dataclass
-class Series:
-    """Cumulative mean cost and total queue as they stood at chosen rounds."""
-
-    rounds: list[int] = field(default_factory=list)
-    mean_cost: list[float] = field(default_factory=list)
-    total_queue: list[float] = field(default_factory=list)
-
-
-@dataclass(frozen=True)
-class Result:
-    """One finished run. ``rounds`` is an Arrow table, read from the run folder if there is one."""
-
-    config: Config
-    summary: Summary
-    devices: pa.Table
-    series: Series
-    evaluations: list[Evaluation]
-    folder: Path | None
-    _rounds: pa.Table | None
-
-    @property
-    def rounds(self) -> pa.Table:
-        if self.folder is not None:
-            return read_rounds(self.folder)
-        if self._rounds is None:
-            raise ValueError("this run kept no records: call simulate(config, records=True)")
-        return self._rounds
-
-    def to_pandas(self) -> Any:
-        """The rounds as a pandas DataFrame (needs pandas)."""
-        return self.rounds.to_pandas()
 
 
 class _Recorder:
@@ -178,8 +145,18 @@ def _run(
     config: Config, out: Path | None, resumed: _Resumed | None, *, trace: bool, records: bool, checkpoints: Sequence[int],
     progress: Callable[[int], None] | None, checkpoint_every_s: float, executor: "Executor | None" = None,
 ) -> Result:  # fmt: skip
+    records = records and config.run.records
+    if engine_for(config, trace=trace) == "compiled":
+        try:
+            return run_compiled(
+                config, out, resume=resumed is not None, records=records, checkpoints=checkpoints, progress=progress
+            )
+        except CannotCompileError:
+            if config.run.engine == "compiled":
+                raise
+            resumed = _Resumed(None) if out is not None else None
     engine = Engine(config, trace=trace)
-    devices = _devices_table(engine)
+    devices = devices_table(fleet_columns(config), np.array(engine.tie_ranks))
     learner = engine.learner = _make_learner(config, engine, resumed, executor)
     folder: RunFolder | None = None
     try:
@@ -235,21 +212,6 @@ def _write_learned(folder: RunFolder, learner: "Learner", evaluations: list[Eval
     save_weights(folder.path / "model.safetensors", learner.layout, learner.model)
 
 
-def run_summary(config: Config, summary: Summary) -> dict[str, Any]:
-    """What ``summary.json`` holds: the means, and what they are the means of. No wall times: the same run, the same bytes."""
-    return {
-        "scheme": scheme_name(config),
-        "seed": config.run.seed,
-        **summary.as_dict(),
-        "policy": config.policy.name,
-        "mode": config.run.mode,
-        "power": power_rule(config),
-        "package_version": __version__,
-        "config_hash": config_hash(config),
-        "schema_version": SCHEMA_VERSION,
-    }
-
-
 def impossible_min_mean_samples(config: Config) -> str | None:
     """C1 asks for more than one selection a round can give: legal, and worth one sentence."""
     asked = config.objective.min_mean_samples
@@ -269,12 +231,4 @@ def _summary(engine: Engine, tally: Tally) -> Summary:
         rounds=coordinator.round,
         trained=[device.selections * device.samples.value for device in coordinator.twin.devices],
         total_queue=coordinator.total_queue_at_the_end(),
-    )
-
-
-def _devices_table(engine: Engine) -> pa.Table:
-    distance_m, path_gain, cpu_hz_mean, samples = zip(*engine.world.fleet, strict=True)
-    columns = [range(len(samples)), distance_m, path_gain, cpu_hz_mean, samples, engine.tie_ranks]
-    return pa.Table.from_arrays(
-        [pa.array(column, type=kind.type) for column, kind in zip(columns, DEVICES, strict=True)], schema=DEVICES
     )

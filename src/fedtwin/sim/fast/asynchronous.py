@@ -4,8 +4,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fedtwin.power import Plan
-from fedtwin.sim.fast.flights import drop_first, lift
 from fedtwin.sim.fast.choose import choose
+from fedtwin.sim.fast.flights import drop_first, lift
 from fedtwin.sim.fast.layout import NOBODY, Records, Rules, State
 from fedtwin.sim.fast.steps import (
     draw_of,
@@ -21,16 +21,16 @@ from fedtwin.sim.fast.steps import (
     view_of,
     write_row,
 )
-from fedtwin.sim.fast.tournament import changed
+from fedtwin.sim.fast.tournament import build, changed
 
 
-def start(state: State, rules: Rules, order: NDArray[np.int64]) -> bool:
+def begin(state: State, rules: Rules, places: NDArray[np.int64]) -> bool:
     """t = 0: M devices in a random order, as far as they accept. True when done, False when the rows are full."""
     run, devices, rows, keep = state.run[0], state.devices, state.rows, len(state.rows) > 0
     while run.flights < rules.channels and run.dispatched < len(devices):
         if keep and run.rows == len(rows):
             return False
-        device = order[run.dispatched]
+        device = places[run.dispatched]
         known = devices[device]
         draw = draw_of(rules, known, 0)
         plan = plan_of_power_rule(rules.terms, draw.gain, draw.cpu_hz, known.samples)
@@ -41,6 +41,8 @@ def start(state: State, rules: Rules, order: NDArray[np.int64]) -> bool:
             known.gain = draw.gain
             depart(run, known, state.flights, device, plan, False)
         run.dispatched += 1
+    if rules.indexed:
+        build(state.nodes, state.order, devices, rules, 1)
     return True
 
 
@@ -82,9 +84,7 @@ def play(state: State, rules: Rules, pause_at: int) -> bool:
         if keep:
             view = view_of(rules, known, device, run.round)
             score = rate(rules, known, view)
-            write_row(
-                run, rows[run.rows], rules, device, known.samples, draw, plan, plan.cost, score, view.queue, total_queue
-            )
+            write_row(run, rows[run.rows], rules, device, known.samples, draw, plan, plan.cost, score, view.queue, total_queue)
         tally_arrival(run)
         known.gain = draw.gain
         known.free = False

@@ -5,23 +5,39 @@ import sys
 import time
 from collections.abc import Callable
 from functools import cache
+from pathlib import Path
 from typing import Any, NamedTuple
 
-from fedtwin.compiling import compiled, is_kept, keep_on_disk
-from fedtwin.errors import FedtwinError
+from fedtwin.compiling import compiled, folder_of, is_kept, keep_on_disk
+from fedtwin.errors import CannotCompileError
 from fedtwin.policies import Policy, load_policy
 from fedtwin.policies.base import PowerRule
 from fedtwin.power import full_power_plan, optimal_plan
 from fedtwin.registry import Mode
-from fedtwin.sim.fast import asynchronous, steps, synchronous, tournament
+from fedtwin.sim.fast import asynchronous, steps, synchronous
 
 
 class Kernels(NamedTuple):
-    """What Python calls: ``start`` only in asynchronous runs, ``build`` only where the policy has a lead."""
+    """What Python calls: each until it answers True."""
 
-    start: Callable[..., bool]
-    build: Callable[..., None]
+    begin: Callable[..., bool]
     play: Callable[..., bool]
+
+
+LOAD_S, COMPILE_S = 1.5, 15.0
+_called: set[tuple[str, PowerRule, Mode]] = set()
+
+
+def seconds_to_compile(policy_name: str, power: PowerRule, mode: Mode) -> float:
+    """About how long the first round has to wait: nothing in a process that has played before, little with a kept one."""
+    if (policy_name, power, mode) in _called:
+        return 0.0
+    return LOAD_S if is_kept(_folder("play", policy_name, power, mode)) else COMPILE_S
+
+
+def _folder(name: str, policy_name: str, power: PowerRule, mode: Mode) -> Path:
+    source = inspect.getsourcefile(load_policy(policy_name).score)
+    return folder_of(f"{name}-{mode}-{power}-{_file_name(policy_name)}", [source] if source else [])
 
 
 @cache
@@ -33,17 +49,14 @@ def kernels(policy_name: str, power: PowerRule, mode: Mode) -> Kernels:
         replaced |= {"rate": steps.rate_by_policy, "score_of_policy": policy.score}
     else:
         replaced |= {"rate": steps.rate_by_oracle, "score_of_oracle": policy.score}
-    plain = {
-        "start": asynchronous.start,
-        "build": tournament.build,
-        "play": asynchronous.play if mode == "async" else synchronous.play,
-    }
-    source = inspect.getsourcefile(policy.score)
+    engine = asynchronous if mode == "async" else synchronous
+    plain: dict[str, Callable[..., Any]] = {"begin": engine.begin, "play": engine.play}
     made: dict[str, Any] = {}
     for name, function in plain.items():
-        made[name] = compiled(function, replaced)
-        folder = keep_on_disk(made[name], f"{name}-{mode}-{power}-{_file_name(policy_name)}", [source] if source else [])
-        made[name] = _announced(made[name], name, policy_name, known=is_kept(folder))
+        folder = _folder(name, policy_name, power, mode)
+        known = is_kept(folder)
+        made[name] = _announced(keep_on_disk(compiled(function, replaced), folder), name, policy_name, known=known)
+    _called.add((policy_name, power, mode))
     return Kernels(**made)
 
 
@@ -68,9 +81,8 @@ def _announced(function: Any, name: str, policy_name: str, *, known: bool) -> Ca
         try:
             answer = function(*arguments)
         except NumbaError as error:
-            if __import__("os").environ.get("FT_DEBUG"): raise
             reason = next((line for line in str(error).splitlines() if line.strip()), "").strip().rstrip(".")
-            raise FedtwinError(
+            raise CannotCompileError(
                 f"policy.name = {policy_name!r} cannot be compiled ({reason}): run.engine = 'readable' runs it."
             ) from None
         called = True

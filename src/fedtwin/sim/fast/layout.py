@@ -104,7 +104,10 @@ RUN = np.dtype(
 
 ROW = np.dtype(
     [
-        *((name, np.float64) for name in ("clock_s", "gain", "cpu_hz", "power_w", "compute_s", "upload_s", "compute_j", "upload_j")),
+        *(
+            (name, np.float64)
+            for name in ("clock_s", "gain", "cpu_hz", "power_w", "compute_s", "upload_s", "compute_j", "upload_j")
+        ),
         *((name, np.float64) for name in ("cost", "score", "queue", "total_queue")),
         *((name, np.int64) for name in ("round", "arrived", "device", "samples", "staleness")),
         *((name, np.bool_) for name in ("declined", "time_ok", "energy_ok")),

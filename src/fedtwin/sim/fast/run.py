@@ -18,12 +18,12 @@ from fedtwin.sim.fast.state import Start, new_start
 from fedtwin.sim.fast.tables import to_arrow
 from fedtwin.twin.state import sum_of_queues
 
-INDEX_FROM = 250
+INDEX_FROM = 400
 FIRST_STRETCH, STRETCH_S, SAVE_EVERY_S = 1000, 0.2, 5.0
 
 
 class Sink:
-    """Where rows go. ``part`` is told of every full part and of what remains at the end, ``partial`` of one that still grows."""
+    """Where rows go. ``part`` is told of every full part and of the last one, ``partial`` of one that still grows."""
 
     def start(self, table: pa.Table) -> None: ...
 
@@ -67,21 +67,14 @@ def prepare(
     return new_start(config, fleet, tie_ranks, checkpoints, rows, indexed=indexed)
 
 
-def finish(
-    config: Config, start: Start, sink: Sink | None = None, progress: Callable[[int], None] | None = None
-) -> Played:
-    state, rules, order = start
+def finish(config: Config, start: Start, sink: Sink | None = None, progress: Callable[[int], None] | None = None) -> Played:
+    state, rules, order = start.state, start.rules, start.order
     own = kernels(config.policy.name, power_rule(config), config.run.mode)
-    if config.run.mode == "async":
-        tables = []
-        while not own.start(state, rules._replace(indexed=False), order):
-            tables.append(_take(state))
-            state = _with_empty_rows(state)
-        if sink is not None:
-            sink.start(pa.concat_tables([*tables, _take(state)]))
-            state = _with_empty_rows(state)
-    if rules.indexed:
-        own.build(state.nodes, state.order, state.devices, rules, 1)
+    first_rows = []
+    while not own.begin(state, rules, order):
+        first_rows.append(_take(state))
+    if sink is not None and config.run.mode == "async":
+        sink.start(pa.concat_tables([*first_rows, _take(state)]))
     run, stretch, saved_at = state.run, FIRST_STRETCH, time.monotonic()
     while True:
         begun, first_round = time.monotonic(), int(run["round"][0])
@@ -90,25 +83,23 @@ def finish(
             progress(int(run["selections"][0]))
         if sink is not None and (over or run["rows"][0] == len(state.rows)):
             sink.part(_take(state))
-            state, saved_at = _with_empty_rows(state), time.monotonic()
+            saved_at = time.monotonic()
         if over:
             return _played(config, state)
         if config.run.mode == "sync" and run["asking"][0] and run["answers"][0] == len(state.answers):
             state = state._replace(answers=np.concatenate([state.answers, np.zeros_like(state.answers)]))
         if sink is not None and time.monotonic() - saved_at > SAVE_EVERY_S:
-            sink.partial(_take(state))
+            sink.partial(to_arrow(state.rows[: int(run["rows"][0])]))
             saved_at = time.monotonic()
         if int(run["round"][0]) - first_round >= stretch:
             stretch = max(1, int(stretch * min(4.0, STRETCH_S / max(time.monotonic() - begun, 1e-4))))
 
 
 def _take(state: State) -> pa.Table:
-    return to_arrow(state.rows[: int(state.run["rows"][0])])
-
-
-def _with_empty_rows(state: State) -> State:
+    """The rows so far; their places are free again."""
+    table = to_arrow(state.rows[: int(state.run["rows"][0])])
     state.run["rows"] = 0
-    return state
+    return table
 
 
 def _played(config: Config, state: State) -> Played:

@@ -1,5 +1,8 @@
 """The synchronous run of ``fedtwin.sim.synchronous``, in steps that can be left and entered again between two rows."""
 
+import numpy as np
+from numpy.typing import NDArray
+
 from fedtwin.physics.cost import cost
 from fedtwin.physics.world import Draw
 from fedtwin.power import NOTHING_BINDS, Plan
@@ -18,7 +21,14 @@ from fedtwin.sim.fast.steps import (
     view_of,
     write_row,
 )
-from fedtwin.sim.fast.tournament import changed
+from fedtwin.sim.fast.tournament import build, changed
+
+
+def begin(state: State, rules: Rules, places: NDArray[np.int64]) -> bool:  # noqa: ARG001
+    """A synchronous run has no first dispatches."""
+    if rules.indexed:
+        build(state.nodes, state.order, state.devices, rules, 1)
+    return True
 
 
 def play(state: State, rules: Rules, pause_at: int) -> bool:

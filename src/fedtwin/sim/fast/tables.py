@@ -1,5 +1,7 @@
 """The rows of the compiled engine as an Arrow table: the same columns, types and nulls as the readable one's."""
 
+from typing import Any
+
 import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
@@ -28,7 +30,7 @@ def to_arrow(rows: Records) -> pa.Table:
     return pa.Table.from_arrays(arrays, schema=SCHEMA)
 
 
-def _reasons(reason: NDArray[np.int8], declined: NDArray[np.bool_]) -> pa.Array:
+def _reasons(reason: NDArray[np.int8], declined: NDArray[np.bool_]) -> "pa.Array[Any]":
     if not declined.any():
         return pa.nulls(len(reason), pa.string())
     return pa.array(np.array(REASONS, object)[reason], type=pa.string(), mask=~declined)

@@ -70,7 +70,7 @@ def settle(nodes: Records, order: Leaves, devices: Records, rules: Rules, node: 
         else:
             rounds = lead_of_policy(view_right, view_left, score_left - score_right, rules.knobs)
         if rounds < LONG:
-            until = min(until, at + 1 + int(math.floor(rounds)))
+            until = min(until, at + 1 + math.floor(rounds))
     own.best, own.until = left if left_leads else right, until
 
 

@@ -1,0 +1,73 @@
+"""What a run leaves: its summary, its series, its records."""
+
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from fedtwin import __version__
+from fedtwin.config import Config, config_hash
+from fedtwin.learning.evaluation import Evaluation
+from fedtwin.physics.fleet import FleetColumns
+from fedtwin.policies import power_rule, scheme_name
+from fedtwin.records import DEVICES, SCHEMA_VERSION, Summary, read_rounds
+
+
+@dataclass
+class Series:
+    """Cumulative mean cost and total queue as they stood at chosen rounds."""
+
+    rounds: list[int] = field(default_factory=list)
+    mean_cost: list[float] = field(default_factory=list)
+    total_queue: list[float] = field(default_factory=list)
+
+
+@dataclass(frozen=True)
+class Result:
+    """One finished run. ``rounds`` is an Arrow table, read from the run folder if there is one."""
+
+    config: Config
+    summary: Summary
+    devices: pa.Table
+    series: Series
+    evaluations: list[Evaluation]
+    folder: Path | None
+    _rounds: pa.Table | None
+
+    @property
+    def rounds(self) -> pa.Table:
+        if self.folder is not None:
+            return read_rounds(self.folder)
+        if self._rounds is None:
+            raise ValueError("this run kept no records: call simulate(config, records=True)")
+        return self._rounds
+
+    def to_pandas(self) -> Any:
+        """The rounds as a pandas DataFrame (needs pandas)."""
+        return self.rounds.to_pandas()
+
+
+def run_summary(config: Config, summary: Summary) -> dict[str, Any]:
+    """What ``summary.json`` holds: the means, and what they are the means of. No wall times: the same run, the same bytes."""
+    return {
+        "scheme": scheme_name(config),
+        "seed": config.run.seed,
+        **summary.as_dict(),
+        "policy": config.policy.name,
+        "mode": config.run.mode,
+        "power": power_rule(config),
+        "package_version": __version__,
+        "config_hash": config_hash(config),
+        "schema_version": SCHEMA_VERSION,
+    }
+
+
+def devices_table(fleet: FleetColumns, tie_ranks: NDArray[np.int64]) -> pa.Table:
+    """The fleet as it is written to ``devices.parquet``."""
+    columns = [np.arange(len(tie_ranks)), *fleet, tie_ranks]
+    return pa.Table.from_arrays(
+        [pa.array(column, type=kind.type) for column, kind in zip(columns, DEVICES, strict=True)], schema=DEVICES
+    )

@@ -1,0 +1,101 @@
+"""Compiled formulas give the bits of the plain ones, and code kept on disk is never older than its sources."""
+
+import math
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from fedtwin import compiling, draws
+from fedtwin.compiling import compiled, folder_of
+from fedtwin.errors import FedtwinError
+from fedtwin.physics.terms import Terms
+from fedtwin.physics.world import draw_round
+from fedtwin.power import full_power_plan, optimal_plan
+
+seeds, devices, rounds = st.integers(0, 2**63 - 1), st.integers(0, 2**31), st.integers(0, 10**12)
+
+
+@given(seeds, devices, rounds)
+def test_draws(seed: int, device: int, round_: int) -> None:
+    start = draws.stream(seed, 2, device)
+    assert compiled_stream(seed, 2, device) == start
+    assert compiled_draw(np.uint64(start), round_, 1e-11, 2e9, 2e8, 1e8) == draw_round(start, round_, 1e-11, 2e9, 2e8, 1e8)
+
+
+compiled_stream, compiled_draw = compiled(draws.stream), compiled(draw_round)
+compiled_plans = {plan: compiled(plan) for plan in (optimal_plan, full_power_plan)}
+
+
+@given(
+    st.floats(-16, -8),
+    st.floats(1e8, 4e9),
+    st.integers(1, 500),
+    st.sampled_from([0.0, 1.0]) | st.floats(0, 1),
+    st.floats(0.05, 3),
+    st.floats(0.05, 3),
+)
+@settings(max_examples=500)
+def test_power(log_gain: float, cpu_hz: float, samples: int, weight: float, max_time_s: float, max_energy_j: float) -> None:
+    terms = Terms(1e6, 10 ** (-18.4), 1.0, 8e6, 5e6, 2e-28, weight, max_time_s, max_energy_j)
+    for plan, fast in compiled_plans.items():
+        gain = math.pow(10.0, log_gain)
+        assert tuple(fast(terms, gain, cpu_hz, float(samples))) == tuple(plan(terms, gain, cpu_hz, float(samples)))
+
+
+def test_names_are_replaced_wherever_they_are_called() -> None:
+    assert compiled(outer, {"inner": other_inner})(3) == 30
+    assert compiled(outer)(3) == 4
+
+
+def inner(x: int) -> int:
+    return x + 1
+
+
+def other_inner(x: int) -> int:
+    return 10 * x
+
+
+def middle(x: int) -> int:
+    return inner(x)
+
+
+def outer(x: int) -> int:
+    return middle(x)
+
+
+def test_a_changed_source_is_another_folder(tmp_path: Path) -> None:
+    source = tmp_path / "policy.py"
+    source.write_text("a = 1")
+    first = folder_of("play", [str(source)])
+    compiling._stamp.cache_clear()
+    source.write_text("a = 2")
+    assert folder_of("play", [str(source)]) != first
+    assert folder_of("play", []) == folder_of("play", [])
+
+
+def test_without_numba_one_sentence(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(compiling, "find_spec", lambda _: None)
+    with pytest.raises(FedtwinError, match=r"pip install 'fedtwin\[fast\]'"):
+        compiled(inner)
+
+
+def test_the_next_process_reads_what_this_one_compiled(tmp_path: Path) -> None:
+    command = [sys.executable, "-m", "fedtwin", "run", "--set", "run.engine=compiled", "--rounds", "50", "--json"]
+    said = [
+        subprocess.run(command, env={**os.environ, "FEDTWIN_CACHE": str(tmp_path)}, capture_output=True, text=True, check=True)
+        for _ in range(2)
+    ]
+    assert "Compiling the engine for cu-ucb" in said[0].stderr and "Compil" not in said[1].stderr
+    assert said[0].stdout == said[1].stdout
+
+
+def test_a_cache_that_cannot_be_written_costs_time_only(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    kept = compiling.keep_on_disk(compiled(outer), tmp_path / "file" / "folder")
+    assert kept(3) == 4

@@ -54,8 +54,9 @@ def test_an_interval_of_accuracies_is_drawn_within_0_and_1() -> None:
     table = [{**row, "axis": axis, "x": x} for axis in ("time", "energy") for x in (0.0, 1.0)]
     picture = Figure()
     draw_accuracy(picture, tiny("digits"), table)
-    heights = [path.vertices[:, 1] for axes in picture.axes for shade in axes.collections for path in shade.get_paths()]
-    assert len(heights) == 2 and all(h.min() == 0.0 and h.max() == 1.0 for h in map(np.asarray, heights))
+    shades = [path for axes in picture.axes for shade in axes.collections for path in shade.get_paths()]
+    heights = [np.asarray(shade.vertices)[:, 1] for shade in shades]
+    assert [(height.min(), height.max()) for height in heights] == [(0.0, 1.0)] * 2
 
 
 def test_the_same_table_gives_the_same_bytes(tmp_path: Path) -> None:

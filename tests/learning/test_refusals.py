@@ -11,6 +11,8 @@ from fedtwin.config import Config, load_config
 from fedtwin.errors import FedtwinError
 from fedtwin.learning.data import load_dataset
 from fedtwin.learning.executors import Executor, make_workload
+from fedtwin.learning.executors.cuda import Hub
+from fedtwin.learning.executors.cuda_trainers import make_trainer
 from fedtwin.learning.executors.serial import SerialExecutor
 from fedtwin.learning.layout import Weights
 from fedtwin.learning.learner import Learner
@@ -170,6 +172,18 @@ def test_a_wrong_shape_that_stops_a_run_is_told_as_such(base: dict[str, Any]) ->
     executor: Executor = Spoilt(config, "short")
     with pytest.raises(FedtwinError, match=r"^learning.most_refusals = 2: the update of device 2 .* wrong shape: 649 values"):
         simulate(config, executor=executor)
+
+
+def test_tensors_are_refused_like_arrays(base: dict[str, Any]) -> None:
+    """The executor of the GPU, which trains here on the CPU, keeps its models as PyTorch's tensors."""
+    config, data = load_config(overrides={**base, **MANY}), load_dataset("digits")
+    workload = make_workload(config, data.image_shape, data.classes)
+    by_tensors = simulate(config, executor=Hub(make_trainer(workload, "float32", "cpu")).executor())
+    by_arrays = simulate(config)
+    assert by_tensors.summary.refusals == by_arrays.summary.refusals and by_arrays.summary.refusals
+    refused = [result.to_pandas().train_loss.isna() for result in (by_tensors, by_arrays)]
+    assert refused[0].equals(refused[1]) and 0 < refused[0].sum() < len(refused[0])
+    assert by_tensors.summary.test_loss == pytest.approx(by_arrays.summary.test_loss, rel=1e-4)
 
 
 @pytest.mark.parametrize("changes", [{}, {"policy.name": "Sy-fairness"}, {"learning.executor": "processes"}], ids=str)

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from fedtwin.config import Config, LearningConfig
-from fedtwin.records.schema import DEVICES, EVALUATIONS, rounds_schema
+from fedtwin.records.schema import DEVICES, EVALUATIONS, REFUSALS, rounds_schema
 from fedtwin.records.summary import Summary
 from fedtwin.registry import POLICIES, SCHEMES
 
@@ -33,6 +33,7 @@ def test_every_column_is_documented() -> None:
         *rounds_schema(trace=True, learning=True).names,
         *DEVICES.names,
         *EVALUATIONS.names,
+        *REFUSALS.names,
         *Summary.__dataclass_fields__,
     ]:
         assert f"`{name}`" in page, name

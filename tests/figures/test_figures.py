@@ -1,11 +1,14 @@
 import csv
 from pathlib import Path
 
+import numpy as np
 import pytest
+from matplotlib.figure import Figure
 from PIL import Image
 
 from fedtwin.experiments.spec import FIGURES, Experiment, load_experiment
 from fedtwin.experiments.tables import figure_table
+from fedtwin.figures.accuracy import draw_accuracy
 from fedtwin.figures.save import save_figure
 
 
@@ -44,6 +47,16 @@ def test_accuracy_is_tabulated_on_both_axes_and_at_common_ends() -> None:
         assert ends[0]["above_first"] == 0.0
         for row in ends:
             assert row["above_first"] == pytest.approx(row["test_accuracy"] - ends[0]["test_accuracy"])
+
+
+def test_an_interval_of_accuracies_is_drawn_within_0_and_1() -> None:
+    row = {"curve": "one", "test_accuracy": 0.8, "low": -0.4, "high": 2.0}
+    table = [{**row, "axis": axis, "x": x} for axis in ("time", "energy") for x in (0.0, 1.0)]
+    picture = Figure()
+    draw_accuracy(picture, tiny("digits"), table)
+    shades = [path for axes in picture.axes for shade in axes.collections for path in shade.get_paths()]
+    heights = [np.asarray(shade.vertices)[:, 1] for shade in shades]
+    assert [(height.min(), height.max()) for height in heights] == [(0.0, 1.0)] * 2
 
 
 def test_the_same_table_gives_the_same_bytes(tmp_path: Path) -> None:

@@ -84,6 +84,14 @@ def test_what_must_not_be_mixed_in_is_refused(upload: Weights, reason: str | Non
     assert said is None if reason is None else said is not None and reason in said
 
 
+def test_what_is_known_to_be_finite_is_not_looked_at_again() -> None:
+    model, upload = weights([0, 0], [0]), weights([1, 2], [1])
+    assert refusal(model, upload, finite=True) is None
+    assert refusal(model, upload, finite=False) == "values that are not finite"
+    assert refusal(model, upload, train_loss=float("nan")) == "a training loss that is not finite"
+    assert refusal(model, weights([1], [1]), finite=True) == "wrong shape: 1 values and 1 counters"
+
+
 def test_aggregation_needs_no_torch() -> None:
     code = "import fedtwin.learning.aggregate, fedtwin.learning.layout; assert 'torch' not in sys.modules"
     assert "numpy" in loaded_after(code)

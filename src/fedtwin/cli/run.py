@@ -32,6 +32,7 @@ EXPLAINED = {
     "energy_violations": "updates over max_energy_j (C5)",
     "test_loss": "loss on the test set",
     "test_accuracy": "accuracy on the test set",
+    "refusals": "uploads refused",
 }
 
 

@@ -153,6 +153,7 @@ class LearningConfig(Section):
     hinge_a: NotNegative = Field(10.0, description="slope of the hinge")
     hinge_b: NotNegative = Field(4.0, description="staleness up to which the hinge is 1")
     buffer_size: Whole = Field(10, ge=1, le=10**6, description="K of FedBuff")
+    most_refusals: Whole = Field(0, ge=0, le=10**12, description="uploads that may be refused before the run stops")
     evaluate_every_s: Positive = Field(5.0, description="virtual seconds between evaluations on the test set")
     executor: Literal["auto", "serial", "processes", "cuda"] = Field("auto", description="how local trainings are computed")
     device: Literal["auto", "cpu", "cuda"] = Field("auto", description="where they are computed; auto: as the executor says")

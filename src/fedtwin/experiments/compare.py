@@ -24,7 +24,7 @@ MEANS = (
     "least_mean_samples",
     "total_queue",
 )
-MEANS_OF_TRAINING = ("test_loss", "test_accuracy")
+MEANS_OF_TRAINING = ("test_loss", "test_accuracy", "refusals")
 A_SCHEME_IS_MADE_OF = ("policy.", "run.mode")
 CHANGE_NO_NUMBER = ("run.seed", "learning.executor", "learning.device", "learning.workers")
 

@@ -5,7 +5,8 @@ the larger is kept. The vectors may be of any array type with the usual operator
 version stays what it was for the devices that have downloaded it.
 """
 
-from typing import Any, Protocol
+import math
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 
@@ -113,13 +114,26 @@ def make_aggregator(config: LearningConfig, mode: str) -> Aggregator:
     return FedBuff(config) if name == "fedbuff" else FedAsync(config)
 
 
-def refusal(model: Weights, upload: Weights) -> str | None:
-    """Why an upload must not be mixed in: wrong size, or a value that is not finite."""
+class Refusal(NamedTuple):
+    """One row of ``refusals.parquet``: an upload that was not mixed in."""
+
+    round: int
+    clock_s: float
+    device: int
+    reason: str
+
+
+def refusal(model: Weights, upload: Weights, *, finite: bool | None = None, train_loss: float = 0.0) -> str | None:
+    """Why an upload must not be mixed in: wrong shape, or something that is not finite.
+
+    Whoever knows already whether all values are finite says so; the vectors may then be of any array type.
+    """
     if upload.floats.shape != model.floats.shape or upload.counters.shape != model.counters.shape:
-        return f"wrong shape: {upload.floats.size} values and {upload.counters.size} counters"
-    if not np.isfinite(upload.floats).all():
+        values, counters = math.prod(upload.floats.shape), math.prod(upload.counters.shape)
+        return f"wrong shape: {values} values and {counters} counters"
+    if not (np.isfinite(upload.floats).all() if finite is None else finite):
         return "values that are not finite"
-    return None
+    return None if math.isfinite(train_loss) else "a training loss that is not finite"
 
 
 def newest_counters(model: Counters, upload: Counters) -> Counters:

@@ -8,6 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fedtwin.errors import FedtwinError
+from fedtwin.learning.aggregate import Refusal
 from fedtwin.learning.evaluation import Evaluation
 from fedtwin.learning.layout import Weights
 from fedtwin.learning.learner import LearnerState
@@ -39,6 +40,7 @@ def write_checkpoint(folder: Path, state: LearnerState, config_hash: str) -> Non
         "version": state.version,
         "versions": state.versions,
         "holders": holders,
+        "refusals": state.refusals,
     }
     unfinished = folder / f".{CHECKPOINT_NAME}"
     save_file({name: np.ascontiguousarray(array) for name, array in arrays.items()}, unfinished, {"fedtwin": json.dumps(meta)})
@@ -75,4 +77,5 @@ def read_checkpoint(folder: Path, config_hash: str) -> LearnerState | None:
         starts={int(device): start for device, start in held.items()},
         versions={int(device): version for device, version in meta["versions"].items()},
         aggregator={name.removeprefix(prefix): array for name, array in arrays.items() if name.startswith(prefix)},
+        refusals=[Refusal(*row) for row in meta["refusals"]],
     )

@@ -10,9 +10,9 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from fedtwin.config import Config
+from fedtwin.config import Config, LearningConfig
 from fedtwin.errors import FedtwinError
-from fedtwin.learning.aggregate import make_aggregator, newest_counters
+from fedtwin.learning.aggregate import Refusal, make_aggregator, newest_counters, refusal
 from fedtwin.learning.evaluation import Evaluation
 from fedtwin.learning.executors import Executor, make_executor, make_workload
 from fedtwin.learning.layout import Weights
@@ -30,7 +30,10 @@ class Download(NamedTuple):
 
 @dataclass
 class LearnerState:
-    """All that a checkpoint holds: with the schedule, which is replayed, it is the whole state of a training run."""
+    """All that a checkpoint holds: with the schedule, which is replayed, it is the whole state of a training run.
+
+    The training loss of a refused upload is NaN.
+    """
 
     round: int = 0
     uploads: int = 0
@@ -41,6 +44,7 @@ class LearnerState:
     starts: dict[int, Weights] = field(default_factory=dict)
     versions: dict[int, int] = field(default_factory=dict)
     aggregator: dict[str, np.ndarray] = field(default_factory=dict)
+    refusals: list[Refusal] = field(default_factory=list)
 
 
 class Learner:
@@ -74,6 +78,7 @@ class Learner:
         self._next_evaluation = 0
         self._train_losses: list[float] = []
         self._evaluations: list[Evaluation] = []
+        self._refusals: list[Refusal] = list(resume.refusals) if resume is not None else []
         self.energy_j = 0.0
         self._resume = resume
 
@@ -93,19 +98,24 @@ class Learner:
             return
         self._begin(device, Download(round_, self._version, self._model, self._new_key()))
 
-    def uploaded(self, device: int, round_: int, energy_j: float) -> float:
-        """The device's update arrives and is mixed in. Returns its mean training loss."""
+    @property
+    def refusals(self) -> list[Refusal]:
+        """The uploads that were not mixed in; those up to the checkpoint from the beginning of a replay."""
+        return list(self._refusals)
+
+    def uploaded(self, device: int, round_: int, clock_s: float, energy_j: float) -> float | None:
+        """The device's update arrives and is mixed in, or refused. Returns its mean training loss, None if refused."""
         download = self._in_flight.pop(device)
         self.energy_j += energy_j
         self._uploads += 1
         if self._resume is not None:
-            return self._resume.train_losses[self._uploads - 1]
+            train_loss = self._resume.train_losses[self._uploads - 1]
+            return None if np.isnan(train_loss) else train_loss
         trained = self._executor.result(download.key)
-        if not trained.finite or not np.isfinite(trained.train_loss):
-            raise FedtwinError(
-                f"learning.learning_rate = {self._learning.learning_rate:g} diverges: the update of device {device} that "
-                f"arrived in round {round_} is not finite; the records up to there are kept, try a smaller rate."
-            )
+        reason = refusal(self._model, trained.weights, finite=trained.finite, train_loss=trained.train_loss)
+        if reason is not None:
+            self._refuse(Refusal(round_, clock_s, device, reason))
+            return None
         start = download.weights if download.weights is not None else self._model
         staleness = self._version - download.version
         floats = self._aggregator.add(
@@ -159,6 +169,7 @@ class Learner:
             {device: self._executor.host(d.weights) for device, d in self._in_flight.items() if d.weights is not None},
             {device: d.version for device, d in self._in_flight.items()},
             {name: self._moved(self._executor.host, name, value) for name, value in self._aggregator.state().items()},
+            self.refusals,
         )
 
     def evaluations(self) -> list[Evaluation]:
@@ -173,6 +184,13 @@ class Learner:
         samples, epochs = self._samples[device], self._learning.local_epochs
         order = training_order(self._shares[device], self._seed, device, download.round, samples, epochs)
         self._executor.submit(download.key, download.weights or self._model, order)
+
+    def _refuse(self, refused: Refusal) -> None:
+        """The upload is written down and changes nothing else; one too many ends the run."""
+        self._refusals.append(refused)
+        self._train_losses.append(np.nan)
+        if len(self._refusals) > self._learning.most_refusals:
+            raise FedtwinError(_one_too_many(self._learning, refused))
 
     def _become(self, floats: np.ndarray, upload: Weights) -> None:
         self._version += floats is not self._model.floats
@@ -203,3 +221,17 @@ class Learner:
     def _new_key(self) -> int:
         self._keys += 1
         return self._keys
+
+
+def _one_too_many(learning: LearningConfig, refused: Refusal) -> str:
+    """The sentence a run ends with. An upload that does not fit is nothing that a smaller rate would mend."""
+    whose = f"the update of device {refused.device} that arrived in round {refused.round}"
+    if "not finite" in refused.reason:
+        return (
+            f"learning.learning_rate = {learning.learning_rate:g} diverges: {whose} is not finite; "
+            f"the records up to there are kept, try a smaller rate."
+        )
+    return (
+        f"learning.most_refusals = {learning.most_refusals}: {whose} is one too many, of {refused.reason}; "
+        f"the records up to there are kept."
+    )

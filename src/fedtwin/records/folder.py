@@ -18,9 +18,9 @@ from fedtwin import __version__
 from fedtwin.config import Config, config_hash, load_config, to_toml
 from fedtwin.errors import FedtwinError
 from fedtwin.records.lock import Lock
-from fedtwin.records.schema import EVALUATIONS, Row, rounds_schema, to_table
+from fedtwin.records.schema import EVALUATIONS, REFUSALS, Row, rounds_schema, to_table
 
-ROUNDS_NAME, CONFIG_NAME, SUMMARY_NAME, DEVICES_NAME, START_NAME, FLEET_NAME, EVALUATIONS_NAME = (
+ROUNDS_NAME, CONFIG_NAME, SUMMARY_NAME, DEVICES_NAME, START_NAME, FLEET_NAME, EVALUATIONS_NAME, REFUSALS_NAME = (
     "rounds.parquet",
     "config.toml",
     "summary.json",
@@ -28,6 +28,7 @@ ROUNDS_NAME, CONFIG_NAME, SUMMARY_NAME, DEVICES_NAME, START_NAME, FLEET_NAME, EV
     "start.parquet",
     "fleet.csv",
     "evaluations.parquet",
+    "refusals.parquet",
 )
 UNFINISHED_NAME, LOCK_NAME, OLD_PARTS, WHOLE = "unfinished.json", ".lock", ".rounds.parts", ".rounds.parquet"
 ROWS_PER_PART = 10_000
@@ -76,9 +77,14 @@ class RunFolder:
 
     def write_evaluations(self, evaluations: list[Any]) -> None:
         """All evaluations so far, as tuples in the order of the columns."""
-        columns = list(zip(*evaluations, strict=True)) or [()] * len(EVALUATIONS)
-        arrays = [pa.array(column, type=kind.type) for column, kind in zip(columns, EVALUATIONS, strict=True)]
-        _write_whole(pa.Table.from_arrays(arrays, schema=EVALUATIONS), self.path / EVALUATIONS_NAME)
+        _write_whole(_table_of(evaluations, EVALUATIONS), self.path / EVALUATIONS_NAME)
+
+    def write_refusals(self, refusals: list[Any]) -> None:
+        """All refusals so far, as tuples in the order of the columns; a run that refused nothing has no such file."""
+        if refusals:
+            _write_whole(_table_of(refusals, REFUSALS), self.path / REFUSALS_NAME)
+        else:
+            (self.path / REFUSALS_NAME).unlink(missing_ok=True)
 
     def add(self, row: Row) -> None:
         if not self._keeps_rounds:
@@ -148,6 +154,12 @@ class RunFolder:
             dataset = str(Path(config.learning.dataset).resolve())
             config = config.model_copy(update={"learning": config.learning.model_copy(update={"dataset": dataset})})
         (self.path / CONFIG_NAME).write_text(to_toml(config), encoding="utf-8")
+
+
+def _table_of(rows: list[Any], schema: pa.Schema) -> pa.Table:
+    columns = list(zip(*rows, strict=True)) or [()] * len(schema)
+    arrays = [pa.array(column, type=kind.type) for column, kind in zip(columns, schema, strict=True)]
+    return pa.Table.from_arrays(arrays, schema=schema)
 
 
 def _write_whole(table: pa.Table, path: Path, *, quick: bool = False) -> None:

@@ -73,6 +73,13 @@ _EVALUATION_COLUMNS: list[tuple[str, pa.DataType]] = [
     ("test_loss", pa.float64()),
     ("test_accuracy", pa.float64()),
 ]
+_REFUSAL_COLUMNS: list[tuple[str, pa.DataType]] = [
+    ("round", pa.int64()),
+    ("clock_s", pa.float64()),
+    ("device", pa.int64()),
+    ("reason", pa.string()),
+]
+REFUSALS = pa.schema(_REFUSAL_COLUMNS)
 EVALUATIONS = pa.schema(_EVALUATION_COLUMNS)
 _FIELD_OF = {"index": "score", "indices": "scores"}
 

@@ -25,12 +25,13 @@ class Summary:
     energy_violations: int
     test_loss: float | None = None
     test_accuracy: float | None = None
+    refusals: int | None = None
 
     def as_dict(self) -> dict[str, Any]:
         """Every mean; those of the model only where one was trained."""
         trained_too = asdict(self)
         if self.test_accuracy is None:
-            del trained_too["test_loss"], trained_too["test_accuracy"]
+            del trained_too["test_loss"], trained_too["test_accuracy"], trained_too["refusals"]
         return trained_too
 
 

@@ -78,12 +78,13 @@ class Engine:
             self.learner.downloaded(device, self.coordinator.round)
 
     def report(self, device: int, cost: float, plan: Plan) -> tuple[int, float | None]:
-        """The device's upload arrives now: its staleness, and its training loss where a model is trained."""
+        """The device's upload arrives now: its staleness, and its training loss where a model is trained and took it."""
         staleness = self.coordinator.report(device, cost, plan.compute_s, self.clock_s)
         if self.learner is None:
             return staleness, None
         self.learner.evaluate_until(self.clock_s, self.coordinator.round)
-        return staleness, self.learner.uploaded(device, self.coordinator.round, plan.compute_j + plan.upload_j)
+        energy_j = plan.compute_j + plan.upload_j
+        return staleness, self.learner.uploaded(device, self.coordinator.round, self.clock_s, energy_j)
 
     def row(
         self,

@@ -92,6 +92,7 @@ class _Checkpoints:
             state = self._learner.state(self._engine.coordinator.round)
             self._folder.save()
             self._folder.write_evaluations(state.evaluations)
+            self._folder.write_refusals(state.refusals)
             write_checkpoint(self._folder.path, state, self._hash)
             self._written_at = time.monotonic()
 
@@ -169,18 +170,17 @@ def _run(
                 asynchronous.run(engine, recorder.add, pause, on_start=folder.write_start if folder else None)
             else:
                 synchronous.run(engine, recorder.add, pause)
+            evaluations = _evaluate_at_the_end(engine, pause)
         except BaseException:
             if folder is not None:
                 folder.save()
+                if learner is not None:
+                    folder.write_refusals(learner.refusals)
             raise
         summary = _summary(engine, recorder.tally)
-        evaluations: list[Evaluation] = []
         if learner is not None:
-            pause()
-            learner.evaluate_at_the_end(engine.clock_s, engine.coordinator.round)
-            evaluations = learner.evaluations()
-            last = evaluations[-1]
-            summary = replace(summary, test_loss=last.test_loss, test_accuracy=last.test_accuracy)
+            last, refused = evaluations[-1], len(learner.refusals)
+            summary = replace(summary, test_loss=last.test_loss, test_accuracy=last.test_accuracy, refusals=refused)
         if folder is not None:
             if learner is not None:
                 _write_learned(folder, learner, evaluations)
@@ -205,10 +205,19 @@ def _make_learner(config: Config, engine: Engine, resumed: _Resumed | None, exec
     return Learner(config, samples, resumed.state if resumed else None, executor)
 
 
+def _evaluate_at_the_end(engine: Engine, pause: Callable[[], None]) -> list[Evaluation]:
+    if engine.learner is None:
+        return []
+    pause()
+    engine.learner.evaluate_at_the_end(engine.clock_s, engine.coordinator.round)
+    return engine.learner.evaluations()
+
+
 def _write_learned(folder: RunFolder, learner: "Learner", evaluations: list[Evaluation]) -> None:
     from fedtwin.learning.layout import save_weights
 
     folder.write_evaluations(evaluations)
+    folder.write_refusals(learner.refusals)
     save_weights(folder.path / "model.safetensors", learner.layout, learner.model)
 
 

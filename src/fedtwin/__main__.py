@@ -1,0 +1,5 @@
+"""``python -m fedtwin`` is ``fedtwin``."""
+
+from fedtwin.cli import main
+
+main()

@@ -126,9 +126,12 @@ def test_fleets_are_the_same_drawn_by_either() -> None:
     assert by_hand[1].samples == drawn.samples[17]
 
 
+TABLE = {0: "even", 1: "odd"}
+
+
 def looks_at_a_table(view: View, knobs: Knobs) -> float:  # noqa: ARG001
     """A policy that Python runs and Numba does not know how to compile."""
-    return float({"even": 0, "odd": 1}.get("odd" if view.device % 2 else "even", [2][0]) + len(f"{view.device}"))
+    return float(len(TABLE[view.device % 2]))
 
 
 STRANGE = Policy(looks_at_a_table, power="max")

@@ -28,6 +28,7 @@ NONE, COMPUTE_TIME, COMPUTE_ENERGY, POWER_LIMIT, ENERGY_LIMIT = range(5)
 NOTHING_BINDS, TIME_BINDS, POWER_BINDS, ENERGY_BINDS = range(4)
 
 MAX_EXPONENT = 700.0
+TINY_LOG_R, SMALL_LOG_R, LARGE_LOG_R = -1400.0, -1.5, 600.0
 MAX_NEWTON_STEPS = 60
 
 
@@ -67,24 +68,55 @@ def efficiency_at_energy(log_budget: float) -> float:
     return s
 
 
-def log_marginal(s: float) -> float:
-    """ln(1 + (s − 1) e^s) for s > 0: where the cost's derivative vanishes this is ln r."""
-    if s < 0.1:
-        tail = 1.0 / 72.0 + s * (1.0 / 420.0 + s * (1.0 / 2880.0 + s / 22680.0))
-        return 2.0 * math.log(s) - math.log(2.0) + math.log1p(s * (2.0 / 3.0 + s * (0.25 + s * (1.0 / 15.0 + s * tail))))
-    if s > 40.0:
-        return s + math.log(s - 1.0)
-    return math.log(s * math.exp(s) - math.expm1(s))
-
-
 def efficiency_at_optimum(log_r: float) -> float:
-    """The s > 0 with ln(1 + (s − 1) e^s) = log_r, by Newton in ln s from the right."""
-    s = math.exp(0.5 * (log_r + math.log(2.0))) if log_r < 0.0 else 1.5 + log_r
+    """The s ≥ 0 with 1 + (s − 1) e^s = r: s = 1 + W₀((r − 1)/e), 0 for r = 0 and infinite for r = ∞."""
+    if log_r < TINY_LOG_R:
+        return 0.0
+    if log_r < SMALL_LOG_R:
+        return _small_efficiency_at_optimum(log_r)
+    if log_r > LARGE_LOG_R:
+        return _large_efficiency_at_optimum(log_r)
+    r = math.exp(log_r)
+    log_1px = math.log1p((r - 1.0) / math.e)
+    s = 1.0 + log_1px * (1.0 - math.log1p(log_1px) / (2.0 + log_1px))
     for _ in range(MAX_NEWTON_STEPS):
-        log_psi = log_marginal(s)
+        newton = ((s - 1.0) + (1.0 - r) * math.exp(-s)) / s
+        step = newton / (1.0 - 0.5 * newton * (s + 1.0) / s)
+        s -= step
+        if abs(step) <= 1e-6 * s:  # Halley's steps treble the digits: the next one would change nothing
+            break
+    return s
+
+
+def _small_efficiency_at_optimum(log_r: float) -> float:
+    """Where r is near 0 and s² / 2 near r: Newton in ln s on ln(1 + (s − 1) e^s), whose digits do not cancel."""
+    s = math.exp(0.5 * (log_r + math.log(2.0)))
+    for _ in range(MAX_NEWTON_STEPS):
+        log_psi = _log_marginal(s)
         relative_step = (log_psi - log_r) / math.exp(2.0 * math.log(s) + s - log_psi)
         s *= math.exp(-relative_step)
         if abs(relative_step) <= 1e-15:
+            break
+    return s
+
+
+def _log_marginal(s: float) -> float:
+    """ln(1 + (s − 1) e^s) for small s > 0."""
+    if s < 0.1:
+        tail = 1.0 / 72.0 + s * (1.0 / 420.0 + s * (1.0 / 2880.0 + s / 22680.0))
+        return 2.0 * math.log(s) - math.log(2.0) + math.log1p(s * (2.0 / 3.0 + s * (0.25 + s * (1.0 / 15.0 + s * tail))))
+    return math.log(s * math.exp(s) - math.expm1(s))
+
+
+def _large_efficiency_at_optimum(log_r: float) -> float:
+    """Where e^s would overflow and the 1 does not matter: s + ln(s − 1) = ln r, by Newton."""
+    s = log_r
+    if s == math.inf:
+        return s
+    for _ in range(MAX_NEWTON_STEPS):
+        step = (s + math.log(s - 1.0) - log_r) / (1.0 + 1.0 / (s - 1.0))
+        s -= step
+        if abs(step) <= 1e-15 * s:
             break
     return s
 
@@ -147,13 +179,13 @@ def optimal_plan(terms: Terms, gain: float, cpu_hz: float, samples: float) -> Pl
             compute_s, math.inf, compute_j, math.inf, math.inf,
         )  # fmt: skip
 
-    log_r = log_price_ratio(terms, noise_over_gain)
-    if log_marginal(s_time) >= log_r:
+    s_best = efficiency_at_optimum(log_price_ratio(terms, noise_over_gain))
+    if s_best <= s_time:
         power_w, binding = min(min_power_w, max_power_w), TIME_BINDS
-    elif log_marginal(s_high) <= log_r:
+    elif s_best >= s_high:
         power_w, binding = max_power_w, POWER_BINDS if s_power <= s_energy else ENERGY_BINDS
     else:
-        power_w, binding = power_at(noise_over_gain, efficiency_at_optimum(log_r)), NOTHING_BINDS
+        power_w, binding = power_at(noise_over_gain, s_best), NOTHING_BINDS
     return _plan_at(terms, gain, power_w, min_power_w, max_power_w, binding, compute_s, compute_j)
 
 

@@ -32,6 +32,7 @@ ROUNDS_NAME, CONFIG_NAME, SUMMARY_NAME, DEVICES_NAME, START_NAME, FLEET_NAME, EV
 )
 UNFINISHED_NAME, LOCK_NAME, OLD_PARTS, WHOLE = "unfinished.json", ".lock", ".rounds.parts", ".rounds.parquet"
 ROWS_PER_PART = 10_000
+REPETITIVE = ["arrived", "device", "samples", "staleness", "decline_reason"]
 VALUES_PER_PART = 3_000_000
 SAVE_EVERY_S = 5.0
 
@@ -129,7 +130,7 @@ class RunFolder:
     def _put_together(self, old: Path) -> None:
         self.save()
         parts, whole = self.path / ROUNDS_NAME, self.path / WHOLE
-        with pq.ParquetWriter(whole, self._schema) as writer:
+        with pq.ParquetWriter(whole, self._schema, use_dictionary=REPETITIVE) as writer:
             for part in sorted(parts.glob("part-*.parquet"))[: self._parts + bool(self._rows)]:
                 writer.write_table(pq.read_table(part))
         parts.rename(old)

@@ -24,7 +24,7 @@ from fedtwin.sim.fast.steps import (
 from fedtwin.sim.fast.tournament import build, changed
 
 
-def begin(state: State, rules: Rules, places: NDArray[np.int64]) -> bool:
+def begin(state: State, rules: Rules, places: NDArray[np.int32]) -> bool:
     """t = 0: M devices in a random order, as far as they accept. True when done, False when the rows are full."""
     run, devices, rows, keep = state.run[0], state.devices, state.rows, len(state.rows) > 0
     while run.flights < rules.channels and run.dispatched < len(devices):

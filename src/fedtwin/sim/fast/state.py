@@ -21,13 +21,16 @@ class Start(NamedTuple):
 
     state: State
     rules: Rules
-    order: NDArray[np.int64]
+    order: NDArray[np.int32]
 
 
 def new_start(
     config: Config, fleet: FleetColumns, tie_ranks: NDArray[np.int64], checkpoints: Sequence[int], rows: int, *, indexed: bool
 ) -> Start:
     sync = config.run.mode == "sync"
+    first = (
+        np.zeros(0, np.int32) if sync else np.argsort(ranks(config.run.seed, Purpose.START, len(tie_ranks))).astype(np.int32)
+    )
     devices = _devices(config, fleet, tie_ranks)
     run = np.zeros(1, RUN)
     run["queue_round_sum"] = len(devices)
@@ -57,8 +60,7 @@ def new_start(
         not sync and config.policy.feedback == "on-selection",
         indexed,
     )
-    places = np.zeros(0, np.int64) if sync else ranks(config.run.seed, Purpose.START, len(devices))
-    return Start(state, rules, np.argsort(places))
+    return Start(state, rules, first)
 
 
 def _devices(config: Config, fleet: FleetColumns, tie_ranks: NDArray[np.int64]) -> Records:

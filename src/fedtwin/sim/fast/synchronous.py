@@ -24,7 +24,7 @@ from fedtwin.sim.fast.steps import (
 from fedtwin.sim.fast.tournament import build, changed
 
 
-def begin(state: State, rules: Rules, places: NDArray[np.int64]) -> bool:  # noqa: ARG001
+def begin(state: State, rules: Rules, places: NDArray[np.int32]) -> bool:  # noqa: ARG001
     """A synchronous run has no first dispatches."""
     if rules.indexed:
         build(state.nodes, state.order, state.devices, rules, 1)

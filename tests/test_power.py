@@ -145,12 +145,17 @@ def test_energy_limit_is_the_lower_branch_of_lambert(log_budget: float) -> None:
         assert abs(efficiency_at_energy(log_budget) / expected - 1) < 1e-13
 
 
-@given(log_r=st.floats(-60, 600))
+@given(log_r=st.floats(-60, 700) | st.floats(-3, 3))
 def test_optimum_is_the_upper_branch_of_lambert(log_r: float) -> None:
     """1 + W₀((r − 1)/e), in 80 digits."""
     with mpmath.workdps(80):
-        expected = 1 + mpmath.lambertw((mpmath.exp(mpmath.mpf(log_r)) - 1) / mpmath.e, 0).real
-        assert abs(efficiency_at_optimum(log_r) / expected - 1) < 1e-12
+        r = math.exp(log_r)
+        expected = 1 + mpmath.lambertw((mpmath.mpf(r) - 1) / mpmath.e, 0).real
+        assert abs(efficiency_at_optimum(r) / expected - 1) < 1e-13
+
+
+def test_optimum_at_either_end() -> None:
+    assert efficiency_at_optimum(0.0) == 0.0 and efficiency_at_optimum(math.inf) == math.inf
 
 
 @given(

@@ -5,7 +5,7 @@ energy is (δ0²/h) (e^s − 1) K/s, so C6 bounds s from below, C2 and C5 from a
 Lambert functions of the paper become two increasing functions of s, inverted without loss of digits anywhere:
 
 * C5 (C7 in the paper):     s = −x − W₋₁(−x e^−x)   solves  ln((e^s − 1)/s) = −ln x,  x = a δ0² ln2 / h;
-* the unconstrained optimum: s = 1 + W₀((r − 1)/e)   solves  ln(1 + (s − 1) e^s) = ln r,  r = θ_t h / (θ_e δ0²).
+* the unconstrained optimum: s = 1 + W₀((r − 1)/e)   solves  1 + (s − 1) e^s = r,  r = θ_t h / (θ_e δ0²).
 """
 
 import math
@@ -28,7 +28,7 @@ NONE, COMPUTE_TIME, COMPUTE_ENERGY, POWER_LIMIT, ENERGY_LIMIT = range(5)
 NOTHING_BINDS, TIME_BINDS, POWER_BINDS, ENERGY_BINDS = range(4)
 
 MAX_EXPONENT = 700.0
-TINY_LOG_R, SMALL_LOG_R, LARGE_LOG_R = -1400.0, -1.5, 600.0
+SMALL_R, LARGE_R = 0.2, 1e260
 MAX_NEWTON_STEPS = 60
 
 
@@ -68,15 +68,14 @@ def efficiency_at_energy(log_budget: float) -> float:
     return s
 
 
-def efficiency_at_optimum(log_r: float) -> float:
+def efficiency_at_optimum(r: float) -> float:
     """The s ≥ 0 with 1 + (s − 1) e^s = r: s = 1 + W₀((r − 1)/e), 0 for r = 0 and infinite for r = ∞."""
-    if log_r < TINY_LOG_R:
-        return 0.0
-    if log_r < SMALL_LOG_R:
-        return _small_efficiency_at_optimum(log_r)
-    if log_r > LARGE_LOG_R:
-        return _large_efficiency_at_optimum(log_r)
-    r = math.exp(log_r)
+    if r == 0.0 or r == math.inf:
+        return r
+    if r < SMALL_R:
+        return _small_efficiency_at_optimum(math.log(r))
+    if r > LARGE_R:
+        return _large_efficiency_at_optimum(math.log(r))
     log_1px = math.log1p((r - 1.0) / math.e)
     s = 1.0 + log_1px * (1.0 - math.log1p(log_1px) / (2.0 + log_1px))
     for _ in range(MAX_NEWTON_STEPS):
@@ -111,8 +110,6 @@ def _log_marginal(s: float) -> float:
 def _large_efficiency_at_optimum(log_r: float) -> float:
     """Where e^s would overflow and the 1 does not matter: s + ln(s − 1) = ln r, by Newton."""
     s = log_r
-    if s == math.inf:
-        return s
     for _ in range(MAX_NEWTON_STEPS):
         step = (s + math.log(s - 1.0) - log_r) / (1.0 + 1.0 / (s - 1.0))
         s -= step
@@ -126,27 +123,20 @@ def power_at(noise_over_gain: float, s: float) -> float:
     return noise_over_gain * math.expm1(s) if s < MAX_EXPONENT else math.inf
 
 
-def efficiency_limit_of_energy(energy_left_j: float, least_energy_j: float, s_power: float) -> float:
-    """Largest s that C5 allows, infinite if that is beyond ``s_power``, where C2 binds first.
-
-    It is 0 where even the faintest upload, which costs K δ0²/h, spends more than is left.
-    """
+def efficiency_limit_of_energy(energy_left_j: float, least_energy_j: float) -> float:
+    """Largest s that C5 allows, 0 where even the faintest upload, which costs K δ0²/h, spends more than is left."""
     margin = (energy_left_j - least_energy_j) / energy_left_j
     if margin <= 0.0:
         return 0.0
     log_budget = -math.log1p(-margin) if margin < 0.5 else math.log(energy_left_j / least_energy_j)
-    return math.inf if log_energy_ratio(s_power) <= log_budget else efficiency_at_energy(log_budget)
+    return efficiency_at_energy(log_budget)
 
 
-def log_price_ratio(terms: Terms, noise_over_gain: float) -> float:
-    """ln r = ln(θ_t h / (θ_e δ0²)), with θ_t = λ_t/T_max and θ_e = λ_e/E_max; infinite at either end of λ_e."""
+def price_ratio(terms: Terms, noise_over_gain: float) -> float:
+    """r = θ_t h / (θ_e δ0²), with θ_t = λ_t/T_max and θ_e = λ_e/E_max; infinite where energy is free."""
     theta_t = (1.0 - terms.energy_weight) / terms.max_time_s
     theta_e = terms.energy_weight / terms.max_energy_j
-    if theta_t == 0.0:
-        return -math.inf
-    if theta_e == 0.0:
-        return math.inf
-    return math.log(theta_t) - math.log(theta_e) - math.log(noise_over_gain)
+    return theta_t / theta_e / noise_over_gain if theta_e > 0.0 else math.inf
 
 
 def optimal_plan(terms: Terms, gain: float, cpu_hz: float, samples: float) -> Plan:
@@ -159,9 +149,9 @@ def optimal_plan(terms: Terms, gain: float, cpu_hz: float, samples: float) -> Pl
 
     s_time = nats / time_left_s if time_left_s > 0.0 else math.inf
     s_power = math.log1p(terms.max_power_w / noise_over_gain)
-    s_energy = 0.0
-    if energy_left_j > 0.0:
-        s_energy = efficiency_limit_of_energy(energy_left_j, nats * noise_over_gain, s_power)
+    s_energy = math.inf
+    if terms.max_power_w * nats > energy_left_j * s_power:  # full power for the whole upload spends too much
+        s_energy = efficiency_limit_of_energy(energy_left_j, nats * noise_over_gain) if energy_left_j > 0.0 else 0.0
     s_high = min(s_power, s_energy)
     min_power_w = power_at(noise_over_gain, s_time)
     max_power_w = terms.max_power_w if s_power <= s_energy else power_at(noise_over_gain, s_energy)
@@ -179,7 +169,7 @@ def optimal_plan(terms: Terms, gain: float, cpu_hz: float, samples: float) -> Pl
             compute_s, math.inf, compute_j, math.inf, math.inf,
         )  # fmt: skip
 
-    s_best = efficiency_at_optimum(log_price_ratio(terms, noise_over_gain))
+    s_best = efficiency_at_optimum(price_ratio(terms, noise_over_gain))
     if s_best <= s_time:
         power_w, binding = min(min_power_w, max_power_w), TIME_BINDS
     elif s_best >= s_high:

@@ -106,7 +106,9 @@ def test_power_prints_json_with_null_for_infinity(cli: Cli) -> None:
 def test_config_show_check_and_schema(cli: Cli) -> None:
     shown = cli("config", "show", "--set", "run.rounds=7", "--policy", "Sy-fairness")
     settings = tomllib.loads(shown.stdout)
-    assert settings["run"].items() >= {"mode": "sync", "rounds": 7, "seed": 0}.items() and settings["policy"]["name"] == "fairness"
+    assert (
+        settings["run"].items() >= {"mode": "sync", "rounds": 7, "seed": 0}.items() and settings["policy"]["name"] == "fairness"
+    )
     checked = cli("config", "check", "--set", "objective.min_mean_samples=4")
     assert checked.returncode == 0 and checked.stdout.startswith("valid: CU-UCB")
     assert checked.stderr.startswith("warning: objective.min_mean_samples = 4 cannot be met") and "2.834" in checked.stderr

@@ -7,16 +7,24 @@ serves at most 1 / E[T_n] of them, hence M π_n E[T_n] ≤ Σ_k π_k E[T_k], whi
 
 import math
 from dataclasses import dataclass
+from functools import cache
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
+from fedtwin.compiling import can_compile, compiled, folder_of, keep_on_disk
 from fedtwin.config import Config
+from fedtwin.draws import Purpose, streams
 from fedtwin.errors import FedtwinError
-from fedtwin.sim.engine import Engine
+from fedtwin.physics.terms import Terms
+from fedtwin.physics.world import World, draw_round
+from fedtwin.policies import power_rule
+from fedtwin.power import full_power_plan, optimal_plan
 
 FIRST_ROUND = 2**40
 DRAWS_PER_DEVICE = 10_000
+WORTH_COMPILING = 100_000
 
 
 @dataclass(frozen=True)
@@ -30,17 +38,22 @@ class StationaryCosts:
 
 def stationary_costs(config: Config, draws: int = DRAWS_PER_DEVICE) -> StationaryCosts:
     """Expectations are means over rounds far beyond any run, so that they share no draw with it."""
-    engine = Engine(config)
-    devices = len(engine.world.fleet)
+    world = World(config)
+    devices = len(world.fleet)
     mean_cost, mean_time_s = np.empty(devices), np.empty(devices)
-    for device in range(devices):
-        plans = [engine.ask(device, FIRST_ROUND + k)[1] for k in range(draws)]
-        accepted = [plan for plan in plans if plan.feasible]
-        if not accepted:
+    compile_it = can_compile() and devices * draws >= WORTH_COMPILING
+    optimal, cpu = power_rule(config) == "optimal", config.compute
+    for device, start in enumerate(streams(config.run.seed, Purpose.WORLD, devices)):
+        known = world.fleet[device]
+        of_device = (known.path_gain, known.cpu_hz_mean, cpu.cpu_hz_std, cpu.cpu_hz_floor, float(known.samples), draws)
+        if compile_it:
+            found = _compiled_mean()(optimal, world.terms, start, *of_device)
+        else:
+            found = mean_over_rounds(optimal, world.terms, int(start), *of_device)
+        if found.accepted == 0:
             raise FedtwinError(f"Device {device} declined all of {draws} rounds: no stationary policy meets C1.")
-        mean_cost[device] = math.fsum(plan.cost for plan in accepted) / len(accepted)
-        mean_time_s[device] = math.fsum(plan.compute_s + plan.upload_s for plan in accepted) / len(accepted)
-    samples = np.array([device.samples for device in engine.world.fleet])
+        mean_cost[device], mean_time_s[device] = found.cost, found.time_s
+    samples = np.array([device.samples for device in world.fleet])
     least = config.objective.min_mean_samples / samples
     busy = config.fleet.channels * np.diag(mean_time_s) - mean_time_s
     return StationaryCosts(
@@ -48,6 +61,45 @@ def stationary_costs(config: Config, draws: int = DRAWS_PER_DEVICE) -> Stationar
         without=_least_cost(mean_cost, least, None),
         largest_samples=int(samples.max()),
     )
+
+
+class Means(NamedTuple):
+    """Over the rounds that a device would accept."""
+
+    accepted: int
+    cost: float
+    time_s: float
+
+
+def mean_over_rounds(
+    optimal: bool,
+    terms: Terms,
+    start: Any,
+    path_gain: float,
+    cpu_hz_mean: float,
+    std_hz: float,
+    floor_hz: float,
+    samples: float,
+    draws: int,
+) -> Means:
+    """What the device would take in the mean, over so many rounds; ``start`` is its stream."""
+    accepted, cost, time_s = 0, 0.0, 0.0
+    for k in range(draws):
+        draw = draw_round(start, FIRST_ROUND + k, path_gain, cpu_hz_mean, std_hz, floor_hz)
+        if optimal:
+            plan = optimal_plan(terms, draw.gain, draw.cpu_hz, samples)
+        else:
+            plan = full_power_plan(terms, draw.gain, draw.cpu_hz, samples)
+        if plan.feasible:
+            accepted += 1
+            cost += plan.cost
+            time_s += plan.compute_s + plan.upload_s
+    return Means(accepted, cost / max(accepted, 1), time_s / max(accepted, 1))
+
+
+@cache
+def _compiled_mean() -> Any:
+    return keep_on_disk(compiled(mean_over_rounds), folder_of("stationary"))
 
 
 def _least_cost(mean_cost: NDArray[np.float64], least: NDArray[np.float64], busy: NDArray[np.float64] | None) -> float:

@@ -130,7 +130,7 @@ class RunFolder:
     def _put_together(self, old: Path) -> None:
         self.save()
         parts, whole = self.path / ROUNDS_NAME, self.path / WHOLE
-        with pq.ParquetWriter(whole, self._schema, use_dictionary=REPETITIVE) as writer:
+        with pq.ParquetWriter(whole, self._schema, use_dictionary=REPETITIVE) as writer:  # type: ignore[arg-type]
             for part in sorted(parts.glob("part-*.parquet"))[: self._parts + bool(self._rows)]:
                 writer.write_table(pq.read_table(part))
         parts.rename(old)

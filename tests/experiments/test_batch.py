@@ -10,7 +10,7 @@ import pytest
 
 from fedtwin.config import build_config
 from fedtwin.errors import FedtwinError, FedtwinWarning
-from fedtwin.experiments import backends
+from fedtwin.experiments import backends, job
 from fedtwin.experiments.batch import Job, run_batch
 from tests.conftest import FEDTWIN, hears_interrupts, run_cli
 
@@ -40,7 +40,7 @@ def test_a_journal_is_gone_on_with_and_a_cut_line_is_run_again(tmp_path: Path, m
     lines = journal.read_text().splitlines()
     journal.write_text("\n".join(lines[:2]) + "\n" + lines[2][:40])
     ran: list[str] = []
-    real = backends.run_packed
+    real = job.run_packed
 
     def counted(packed: dict[str, Any]) -> dict[str, Any]:
         ran.append(packed["key"])

@@ -11,13 +11,13 @@ from contextlib import nullcontext
 from pathlib import Path
 
 from fedtwin.errors import FedtwinError, FedtwinWarning
-from fedtwin.experiments.backends import Backend, default_workers, open_backend
+from fedtwin.experiments.backends import Backend, open_backend
 from fedtwin.experiments.gpu import simulate_on_gpu
 from fedtwin.experiments.job import Job, Line, Outcome, line_of, outcome_of, pack, with_selections
 from fedtwin.experiments.journal import open_journal, read_journal
 from fedtwin.sim import impossible_min_mean_samples
 
-__all__ = ["Backend", "Job", "Outcome", "Progress", "default_workers", "open_backend", "run_batch", "with_selections"]
+__all__ = ["Backend", "Job", "Outcome", "Progress", "open_backend", "require_a_gpu_here", "run_batch", "with_selections"]
 
 Progress = Callable[[int], None]
 
@@ -34,8 +34,7 @@ def run_batch(
 
     A backend that serves several batches is opened by the caller; otherwise ``workers`` processes serve this one.
     """
-    if backend is not None and not backend.here and any(job.on_gpu for job in jobs):
-        raise FedtwinError("learning.executor = 'cuda' is for the GPU of this machine, not for Ray: leave --ray out.")
+    require_a_gpu_here(jobs, backend)
     _warn_once(jobs)
     times = Counter(job.key for job in jobs)
     done = {key: line for key, line in read_journal(journal).items() if key in times}
@@ -48,6 +47,12 @@ def run_batch(
             done.update((line["key"], line) for line in lines)
             _tell(progress, sum(times[line["key"]] for line in lines))
     return [outcome_of(done[job.key]) for job in jobs]
+
+
+def require_a_gpu_here(jobs: Sequence[Job], backend: Backend | None) -> None:
+    """Runs that share one GPU are not for other machines."""
+    if backend is not None and not backend.here and any(job.on_gpu for job in jobs):
+        raise FedtwinError("learning.executor = 'cuda' is for the GPU of this machine, not for Ray: leave --ray out.")
 
 
 def _run_all(jobs: Sequence[Job], backend: Backend) -> Iterator[list[Line]]:

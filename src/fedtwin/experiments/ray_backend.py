@@ -2,6 +2,7 @@
 
 import logging
 import os
+import socket
 from collections.abc import Iterator, Sequence
 from typing import Any
 
@@ -9,14 +10,15 @@ from fedtwin.errors import FedtwinError
 from fedtwin.experiments.backends import Done, default_workers, in_chunks
 from fedtwin.experiments.job import Line, Packed, run_chunk, unpack
 
-TRIES_AFTER_A_DEATH = 10
 LOCAL = "local"
+ANSWER_WITHIN_S = 5.0
+TRIES_AFTER_A_DEATH = 10
 
 
 class RayBackend:
     """The cluster at ``address`` (``auto``, ``host:port``), or one started for this command (``local``).
 
-    It is connected to when the first run is due. ``workers`` limits how many cores of it are used.
+    ``workers`` limits how many of its cores are used.
     """
 
     here = False
@@ -28,31 +30,25 @@ class RayBackend:
         except ImportError:
             raise FedtwinError(f"--ray {address} needs Ray: pip install 'fedtwin[ray]'.") from None
         self._ray, self._address, self._workers = ray, address, workers
-        self._task: Any = None
+        self._connect()
+        self._task = ray.remote(num_cpus=1, max_retries=TRIES_AFTER_A_DEATH)(run_chunk_on_a_node)
 
     def run(self, runs: Sequence[Packed]) -> Iterator[list[Line]]:
-        if not runs:
-            return
-        if self._task is None:
-            self._connect()
         yield from in_chunks(runs, self._cores, lambda chunk: self._task.remote(list(chunk)), self._collect)
 
     def close(self) -> None:
-        if self._task is not None:
-            self._task = None
-            self._ray.shutdown()
+        self._ray.shutdown()
 
     def _connect(self) -> None:
-        quiet = {"log_to_driver": False, "logging_level": logging.CRITICAL}
+        quiet: dict[str, Any] = {"log_to_driver": False, "logging_level": logging.CRITICAL}
         try:
             if self._address == LOCAL:
                 self._ray.init(LOCAL, num_cpus=self._workers or default_workers(), include_dashboard=False, **quiet)
             else:
+                _require_an_answer(self._address)
                 self._ray.init(self._address, **quiet)
-        except (ConnectionError, OSError, RuntimeError, ValueError) as error:
-            reason = str(error).strip().splitlines()[0].rstrip(".")
-            raise FedtwinError(f"--ray {self._address} cannot be reached: {reason}.") from None
-        self._task = self._ray.remote(num_cpus=1, max_retries=TRIES_AFTER_A_DEATH)(run_chunk_on_a_node)
+        except (OSError, RuntimeError, ValueError) as error:
+            raise FedtwinError(f"--ray {self._address} cannot be reached: {_first_sentence(error)}.") from None
 
     def _cores(self) -> int:
         cores = max(1, int(self._ray.cluster_resources().get("CPU", 1)))
@@ -69,8 +65,7 @@ class RayBackend:
                 raise error.cause from None
             raise
         except RayError as error:
-            reason = str(error).strip().splitlines()[0].rstrip(".")
-            raise FedtwinError(f"--ray {self._address} lost runs for good: {reason}.") from None
+            raise FedtwinError(f"--ray {self._address} lost a run for good: {_first_sentence(error)}.") from None
 
 
 def run_chunk_on_a_node(chunk: Sequence[Packed]) -> Done:
@@ -78,7 +73,18 @@ def run_chunk_on_a_node(chunk: Sequence[Packed]) -> Done:
     for packed in chunk:
         if unpack(packed).key != packed["key"]:
             raise FedtwinError(
-                "A node of the Ray cluster has another fedtwin, or another content of the fleet, data or policy files that "
-                "the settings name: make them the same as here."
+                "A node of the Ray cluster has another version of fedtwin, or other contents of a fleet, data or policy "
+                "file that the settings name: make them the same as here."
             )
     return run_chunk(chunk)
+
+
+def _require_an_answer(address: str) -> None:
+    """Ray itself waits for minutes where nobody answers."""
+    host, colon, port = address.removeprefix("ray://").rpartition(":")
+    if colon and port.isdigit():
+        socket.create_connection((host, int(port)), timeout=ANSWER_WITHIN_S).close()
+
+
+def _first_sentence(error: Exception) -> str:
+    return (str(error).strip() or type(error).__name__).splitlines()[0].partition(". ")[0].rstrip(".")

@@ -9,7 +9,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from fedtwin.errors import FedtwinError
-from fedtwin.experiments.batch import Backend, Outcome, Progress, run_batch
+from fedtwin.experiments.batch import Backend, Outcome, Progress, require_a_gpu_here, run_batch
 from fedtwin.experiments.grid import Point
 from fedtwin.experiments.journal import locked, read_journal
 from fedtwin.experiments.sweep_spec import load_sweep
@@ -44,6 +44,7 @@ class Sweep:
 
     def run(self, *, workers: int | None = None, backend: Backend | None = None, progress: Progress | None = None) -> Path:
         """Does the runs that are left and writes the summaries, whole or not at all."""
+        require_a_gpu_here(self._jobs, backend)
         try:
             self.out.mkdir(parents=True, exist_ok=True)
             with locked(self.out / LOCK_NAME):

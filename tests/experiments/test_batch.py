@@ -12,7 +12,7 @@ from fedtwin.config import build_config
 from fedtwin.errors import FedtwinError, FedtwinWarning
 from fedtwin.experiments import backends, job
 from fedtwin.experiments.batch import Job, run_batch
-from tests.conftest import FEDTWIN, hears_interrupts, run_cli
+from tests.conftest import FEDTWIN, hears_interrupts, run_cli, write_slow_policy
 
 
 def jobs(count: int, rounds: int = 120) -> list[Job]:
@@ -89,7 +89,7 @@ def test_an_interruption_while_workers_start_is_quiet(tmp_path: Path, after_s: f
 
 @pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGINT])
 def test_an_ended_comparison_goes_on_where_it_stopped(tmp_path: Path, how: signal.Signals) -> None:
-    command = ["compare", "--seeds", "12", "--rounds", "3000", "--schemes", "CU-UCB,As-fairness", "--out", "out", "--json"]
+    command = ["compare", "--seeds", "24", "--rounds", "40", "--schemes", write_slow_policy(tmp_path), "--out", "out", "--json"]
     journal = tmp_path / "out" / "unfinished.jsonl"
     process = subprocess.Popen(
         [*FEDTWIN, *command],

@@ -2,6 +2,7 @@ import json
 import os
 import signal
 import subprocess
+import sys
 import time
 from collections.abc import Sequence
 from itertools import product
@@ -12,14 +13,14 @@ import pytest
 
 from fedtwin.config import load_config
 from fedtwin.errors import FedtwinError
-from fedtwin.experiments.backends import MOST_RUNS_IN_A_CHUNK, Done, in_chunks
+from fedtwin.experiments.backends import MOST_RUNS_IN_A_CHUNK, Done, LocalBackend, in_chunks, open_backend
 from fedtwin.experiments.batch import Job
 from fedtwin.experiments.job import Packed, pack
 from fedtwin.experiments.journal import locked
 from fedtwin.experiments.sweep import Sweep
 from fedtwin.experiments.sweep_spec import load_sweep
 from fedtwin.sim import run_summary, simulate
-from tests.conftest import FEDTWIN, hears_interrupts, run_cli
+from tests.conftest import FEDTWIN, hears_interrupts, run_cli, write_slow_policy
 
 SPEC = """
 schemes = ["CU-UCB", "Sy-fairness"]
@@ -33,7 +34,7 @@ max_power_w = 0.8
 "objective.min_mean_samples" = [1.5, 0.5]
 fleet.channels = [5, 15]
 """
-LONG = 'schemes = ["CU-UCB"]\nseeds = 30\nrounds = 1200\n[grid]\n"policy.v" = [1e4, 1e5]\n'
+LONG = 'schemes = ["slow:POLICY"]\nseeds = 15\nrounds = 40\n[grid]\n"policy.v" = [1e4, 1e5]\n'
 
 
 def sweep_in(folder: Path, text: str = SPEC, out: str = "out", **options: bool) -> Sweep:
@@ -98,6 +99,7 @@ def test_a_finished_sweep_is_overwritten_only_when_told(tmp_path: Path) -> None:
 
 def killed_midway(folder: Path, *arguments: str) -> list[str]:
     """Starts a sweep, kills it after some runs, and gives the lines of its journal."""
+    write_slow_policy(folder)
     (folder / "long.toml").write_text(LONG, encoding="utf-8")
     journal = folder / "out" / "unfinished.jsonl"
     process = subprocess.Popen(
@@ -116,13 +118,13 @@ def killed_midway(folder: Path, *arguments: str) -> list[str]:
 
 def test_a_killed_sweep_goes_on_and_neither_loses_nor_repeats_a_run(tmp_path: Path) -> None:
     finished = killed_midway(tmp_path)
-    assert 8 <= len(finished) < 60 and not (tmp_path / "out" / "summaries.parquet").exists()
+    assert 8 <= len(finished) < 30 and not (tmp_path / "out" / "summaries.parquet").exists()
     os.link(tmp_path / "out" / "unfinished.jsonl", tmp_path / "journal")
     again = run_cli("sweep", "long.toml", "--out", "out", cwd=tmp_path)
-    assert again.returncode == 0 and again.stderr == f"Going on: {len(finished)} of 60 runs are finished already.\n"
+    assert again.returncode == 0 and again.stderr == f"Going on: {len(finished)} of 30 runs are finished already.\n"
     lines = [line for line in (tmp_path / "journal").read_text().splitlines() if line.endswith("}")]
-    assert lines[: len(finished)] == finished and len(lines) == len({json.loads(line)["key"] for line in lines}) == 60
-    fresh = run_cli("sweep", "long.toml", "--out", "fresh", "--workers", 1, cwd=tmp_path)
+    assert lines[: len(finished)] == finished and len(lines) == len({json.loads(line)["key"] for line in lines}) == 30
+    fresh = run_cli("sweep", "long.toml", "--out", "fresh", cwd=tmp_path)
     assert fresh.returncode == 0
     assert (tmp_path / "out" / "summaries.parquet").read_bytes() == (tmp_path / "fresh" / "summaries.parquet").read_bytes()
 
@@ -188,6 +190,42 @@ def test_a_bad_spec_is_one_sentence_before_any_run(tmp_path: Path, name: str) ->
 def test_a_spec_that_is_not_there_is_one_sentence(tmp_path: Path) -> None:
     with pytest.raises(FedtwinError, match=r"The sweep '.*nowhere\.toml' cannot be read"):
         load_sweep(tmp_path / "nowhere.toml")
+
+
+def test_without_ray_there_is_one_sentence(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "ray", None)
+    with pytest.raises(FedtwinError, match=r"--ray local needs Ray: pip install 'fedtwin\[ray\]'"), open_backend(ray="local"):
+        pass
+
+
+def test_gpu_runs_are_not_for_another_machine(tmp_path: Path) -> None:
+    """A backend that is elsewhere is asked before anything is run or written."""
+
+    class Elsewhere(LocalBackend):
+        here = False
+
+    sweep = sweep_in(tmp_path, 'seeds = 1\n[config.learning]\nexecutor = "cuda"\n')
+    with pytest.raises(FedtwinError, match="learning.executor = 'cuda' is for the GPU of this machine, not for Ray"):
+        sweep.run(backend=Elsewhere(1))
+    assert not (tmp_path / "out").exists()
+
+
+def test_a_worker_that_is_killed_is_one_sentence_and_finished_runs_stay(tmp_path: Path) -> None:
+    write_slow_policy(tmp_path)
+    (tmp_path / "long.toml").write_text(LONG, encoding="utf-8")
+    command = [*FEDTWIN, "sweep", "long.toml", "--out", "out"]
+    process = subprocess.Popen(command, cwd=tmp_path, stderr=subprocess.PIPE, text=True)
+    children = Path(f"/proc/{process.pid}/task/{process.pid}/children")
+    if not children.exists():
+        pytest.skip("this system does not list the children of a process")
+    journal = tmp_path / "out" / "unfinished.jsonl"
+    while not journal.exists() or len(journal.read_text().splitlines()) < 8:
+        assert process.poll() is None
+        time.sleep(0.02)
+    os.kill(int(children.read_text().split()[-1]), signal.SIGKILL)
+    _, errors = process.communicate(timeout=60)
+    assert process.returncode == 2 and errors.startswith("error: A worker process was killed") and errors.count("\n") == 1
+    assert len(journal.read_text().splitlines()) >= 8
 
 
 def test_chunks_grow_while_runs_are_short_and_every_run_is_done_once() -> None:

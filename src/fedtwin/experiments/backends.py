@@ -88,6 +88,10 @@ class LocalBackend:
             self._terminate()
             raise
 
+    def start(self) -> None:
+        """Starts all workers now and waits until they are ready."""
+        wait([self._submit([]) for _ in range(self._workers if self._workers > 1 else 0)])
+
     def close(self) -> None:
         if self._pool is not None:
             self._pool.shutdown()

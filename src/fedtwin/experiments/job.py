@@ -83,7 +83,7 @@ def run_chunk(chunk: Sequence[Packed]) -> tuple[list[Line], float]:
     """Does several runs one after the other in a worker. Also gives their pace, in seconds per weight."""
     began = time.perf_counter()
     lines = [run_packed(packed, ONE_THREAD) for packed in chunk]
-    return lines, (time.perf_counter() - began) / sum(map(weight, chunk))
+    return lines, (time.perf_counter() - began) / max(1, sum(map(weight, chunk)))
 
 
 def line_of(key: str, config: Config, result: Result, stationary: StationaryCosts | None = None) -> Line:

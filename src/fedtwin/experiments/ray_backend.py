@@ -30,6 +30,7 @@ class RayBackend:
         except ImportError:
             raise FedtwinError(f"--ray {address} needs Ray: pip install 'fedtwin[ray]'.") from None
         self._ray, self._address, self._workers = ray, address, workers
+        _keep_standard_output_clean()
         self._connect()
         self._task = ray.remote(num_cpus=1, max_retries=TRIES_AFTER_A_DEATH)(run_chunk_on_a_node)
 
@@ -49,6 +50,9 @@ class RayBackend:
                 self._ray.init(self._address, **quiet)
         except (OSError, RuntimeError, ValueError) as error:
             raise FedtwinError(f"--ray {self._address} cannot be reached: {_first_sentence(error)}.") from None
+        except BaseException:
+            self.close()
+            raise
 
     def _cores(self) -> int:
         cores = max(1, int(self._ray.cluster_resources().get("CPU", 1)))
@@ -84,6 +88,14 @@ def _require_an_answer(address: str) -> None:
     host, colon, port = address.removeprefix("ray://").rpartition(":")
     if colon and port.isdigit():
         socket.create_connection((host, int(port)), timeout=ANSWER_WITHIN_S).close()
+
+
+def _keep_standard_output_clean() -> None:
+    """Ray prints the last words of a dying node to standard output, where the answer of a command goes, and has no switch."""
+    from ray._private import worker
+
+    if hasattr(worker, "print_to_stdstream"):
+        worker.print_to_stdstream = lambda *_, **__: None
 
 
 def _first_sentence(error: Exception) -> str:

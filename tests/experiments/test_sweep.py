@@ -205,7 +205,7 @@ def test_gpu_runs_are_not_for_another_machine(tmp_path: Path) -> None:
         here = False
 
     sweep = sweep_in(tmp_path, 'seeds = 1\n[config.learning]\nexecutor = "cuda"\n')
-    with pytest.raises(FedtwinError, match="learning.executor = 'cuda' is for the GPU of this machine, not for Ray"):
+    with pytest.raises(FedtwinError, match=r"learning\.executor = 'cuda' is for the GPU of this machine, not for Ray"):
         sweep.run(backend=Elsewhere(1))
     assert not (tmp_path / "out").exists()
 

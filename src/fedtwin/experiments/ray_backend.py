@@ -9,6 +9,7 @@ from typing import Any
 from fedtwin.errors import FedtwinError
 from fedtwin.experiments.backends import Done, default_workers, in_chunks
 from fedtwin.experiments.job import Line, Packed, run_chunk, unpack
+from fedtwin.processes import interrupts_left_to_the_parent
 
 LOCAL = "local"
 ANSWER_WITHIN_S = 5.0
@@ -44,7 +45,8 @@ class RayBackend:
         quiet: dict[str, Any] = {"log_to_driver": False, "logging_level": logging.CRITICAL}
         try:
             if self._address == LOCAL:
-                self._ray.init(LOCAL, num_cpus=self._workers or default_workers(), include_dashboard=False, **quiet)
+                with interrupts_left_to_the_parent():
+                    self._ray.init(LOCAL, num_cpus=self._workers or default_workers(), include_dashboard=False, **quiet)
             else:
                 _require_an_answer(self._address)
                 self._ray.init(self._address, **quiet)
@@ -61,7 +63,8 @@ class RayBackend:
     def _collect(self, flying: set[Any]) -> tuple[list[Done], set[Any]]:
         from ray.exceptions import RayError, RayTaskError
 
-        finished, others = self._ray.wait(list(flying))
+        self._ray.wait(list(flying))
+        finished, others = self._ray.wait(list(flying), num_returns=len(flying), timeout=0)
         try:
             return self._ray.get(finished), set(others)
         except RayTaskError as error:

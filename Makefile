@@ -3,16 +3,18 @@ PYTHON ?= python3
 VENV   := .venv
 BIN    := $(VENV)/bin
 READY  := $(VENV)/.ready
+RAY    := $(VENV)/.ready-ray
 OUT    := out/demo
 
-.PHONY: help setup demo test test-all lint types figures bench clean
+.PHONY: help setup demo test test-all lint types figures bench bench-training clean
 
 help:
 	@echo "make demo      set up, compare all schemes of the paper on the default fleet, draw figures 3, 4 and 5 (quick),"
 	@echo "               train a model with every scheme on the digits and draw its accuracy"
 	@echo "make test      set up, then ruff, mypy and the tests"
-	@echo "make test-all  the same with the tests that need minutes"
-	@echo "make bench     measure training speed against a plain PyTorch loop (needs fedtwin data fetch fashion-mnist)"
+	@echo "make test-all  the same with the tests that need minutes, and those on a Ray cluster (installs Ray)"
+	@echo "make bench     measure the engines, decisions in large fleets, memory and sweeps; writes docs/performance.md"
+	@echo "make bench-training   measure training against a plain PyTorch loop (needs fedtwin data fetch fashion-mnist)"
 	@echo "make figures   draw figures 3, 4, 5 and regret in full, as docs/results.md shows them"
 
 setup: $(READY)
@@ -21,6 +23,10 @@ $(READY): pyproject.toml constraints.txt
 	$(PYTHON) -c 'import sys; sys.exit("Python 3.11 or newer is needed, this is " + sys.version.split()[0] if sys.version_info < (3, 11) else 0)'
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable '.[dev]'
+	touch $@
+
+$(RAY): $(READY)
+	$(BIN)/pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable '.[dev,ray]'
 	touch $@
 
 demo: $(READY)
@@ -39,13 +45,16 @@ types: $(READY)
 test: lint types
 	$(BIN)/pytest -n auto -m "not slow"
 
-test-all: lint types
+test-all: $(RAY) lint types
 	$(BIN)/pytest -n auto
 
 figures: $(READY)
 	$(BIN)/fedtwin figure 3 4 5 regret --profile full --out out/figures --overwrite
 
 bench: $(READY)
+	$(BIN)/python -m benchmarks.performance
+
+bench-training: $(READY)
 	$(BIN)/python -m benchmarks.cpu_updates
 
 clean:

@@ -24,6 +24,20 @@ def run_cli(*arguments: object, cwd: Path | None = None) -> subprocess.Completed
     )
 
 
+def write_slow_policy(folder: Path) -> str:
+    """A policy whose runs take a third of a second for 40 rounds, however fast the simulator is; gives its name."""
+    (folder / "slow.py").write_text(
+        "import time\n"
+        "from fedtwin.policies import Policy\n"
+        "def score(view, knobs):\n"
+        "    time.sleep(0.0005)\n"
+        "    return view.samples\n"
+        "POLICY = Policy(score, power='optimal')\n",
+        encoding="utf-8",
+    )
+    return "slow:POLICY"
+
+
 def hears_interrupts() -> None:
     """For ``preexec_fn``: a test run started in the background inherits a deaf ear for Ctrl-C, its commands must not."""
     signal.signal(signal.SIGINT, signal.SIG_DFL)

@@ -24,7 +24,7 @@ def test_version_and_help(cli: Cli) -> None:
     assert cli("--version").stdout.strip() == __version__
     helped = cli("--help")
     assert helped.returncode == 0
-    assert all(command in helped.stdout for command in ("run", "compare", "figure", "power", "config"))
+    assert all(command in helped.stdout for command in ("run", "compare", "sweep", "figure", "power", "config"))
 
 
 def test_run_prints_json_and_is_quiet_when_not_a_terminal(cli: Cli) -> None:
@@ -123,6 +123,17 @@ def test_figure_writes_pictures_and_overwrites_nothing(cli: Cli, tmp_path: Path)
     assert refused.returncode == 2 and "exists already" in refused.stderr
 
 
+def test_sweep_writes_one_row_per_run_and_overwrites_only_when_told(cli: Cli, tmp_path: Path) -> None:
+    (tmp_path / "s.toml").write_text('seeds = 2\nrounds = 30\n[grid]\n"fleet.channels" = [5, 15]\n')
+    done = cli("sweep", "s.toml")
+    assert (done.returncode, done.stdout, done.stderr) == (0, "20 runs: out/sweeps/s/summaries.parquet\n", "")
+    table = pd.read_parquet(tmp_path / "out" / "sweeps" / "s" / "summaries.parquet")
+    assert len(table) == 20 and table.groupby(["fleet.channels", "scheme"]).size().eq(2).all()
+    refused = cli("sweep", "s.toml")
+    assert refused.returncode == 2 and "holds a finished sweep already" in refused.stderr
+    assert cli("sweep", "s.toml", "--overwrite", "--workers", 2).returncode == 0
+
+
 BAD = {
     "negative bandwidth": (["run", "--set", "radio.bandwidth_hz=-1"], "radio.bandwidth_hz = -1"),
     "unknown policy": (["run", "--policy", "best"], "policy.name = 'best'"),
@@ -152,6 +163,10 @@ BAD = {
     "a policy's name that is none": (["run", "--policy", ".:x"], "policy.name = '.:x' cannot be loaded"),
     "model that is none": (["config", "check", "--set", "learning.model=best"], "learning.model = 'best' is unknown"),
     "comparison of no run": (["compare", "there", "there2"], "not the folder of a finished run"),
+    "sweep of nothing": (["sweep", "nowhere.toml"], "The sweep 'nowhere.toml' cannot be read"),
+    "sweep that is no TOML": (["sweep", "corrupt.toml"], "not valid TOML"),
+    "sweep of an impossible setting": (["sweep", "sweep.toml"], "[fleet] channels = 31 is more than devices = 30"),
+    "sweep by no worker": (["sweep", "sweep.toml", "--workers", "0"], "--workers"),
     "unknown command": (["train"], "train"),
     "unknown option": (["run", "--round", "5"], "--round"),
 }
@@ -161,6 +176,7 @@ BAD = {
 def test_bad_input_is_one_sentence_and_exit_code_2(cli: Cli, tmp_path: Path, name: str) -> None:
     (tmp_path / "corrupt.toml").write_text("[run\nrounds = 3")
     (tmp_path / "bad.csv").write_text("distance_m,samples\n50,80\n")
+    (tmp_path / "sweep.toml").write_text('rounds = 5\n[grid]\n"fleet.channels" = [5, 31]\n')
     (tmp_path / "there").mkdir()
     before = sorted(path.name for path in tmp_path.rglob("*"))
     arguments, sentence = BAD[name]

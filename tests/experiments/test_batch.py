@@ -10,9 +10,9 @@ import pytest
 
 from fedtwin.config import build_config
 from fedtwin.errors import FedtwinError, FedtwinWarning
-from fedtwin.experiments import batch
+from fedtwin.experiments import backends, job
 from fedtwin.experiments.batch import Job, run_batch
-from tests.conftest import FEDTWIN, hears_interrupts, run_cli
+from tests.conftest import FEDTWIN, hears_interrupts, run_cli, write_slow_policy
 
 
 def jobs(count: int, rounds: int = 120) -> list[Job]:
@@ -29,9 +29,9 @@ def test_no_number_depends_on_the_workers() -> None:
 
 def test_outcomes_come_in_the_order_of_the_jobs_and_duplicates_run_once() -> None:
     told: list[int] = []
-    outcomes = run_batch([*jobs(4), jobs(1)[0]], workers=2, progress=lambda: told.append(1))
+    outcomes = run_batch([*jobs(4), jobs(1)[0]], workers=2, progress=told.append)
     assert [outcome.summary["seed"] for outcome in outcomes] == [0, 1, 2, 3, 0]
-    assert outcomes[0] == outcomes[4] and len(told) == 5
+    assert outcomes[0] == outcomes[4] and sum(told) == 5
 
 
 def test_a_journal_is_gone_on_with_and_a_cut_line_is_run_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -40,13 +40,13 @@ def test_a_journal_is_gone_on_with_and_a_cut_line_is_run_again(tmp_path: Path, m
     lines = journal.read_text().splitlines()
     journal.write_text("\n".join(lines[:2]) + "\n" + lines[2][:40])
     ran: list[str] = []
-    real = batch._run
+    real = job.run_packed
 
     def counted(packed: dict[str, Any]) -> dict[str, Any]:
         ran.append(packed["key"])
         return real(packed)
 
-    monkeypatch.setattr(batch, "_run", counted)
+    monkeypatch.setattr(backends, "run_packed", counted)
     assert run_batch(jobs(4), workers=1, journal=journal) == expected
     assert ran == [job.key for job in jobs(4)[2:]]
     assert run_batch(jobs(4), workers=1, journal=journal) == expected and len(ran) == 2
@@ -89,7 +89,7 @@ def test_an_interruption_while_workers_start_is_quiet(tmp_path: Path, after_s: f
 
 @pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGINT])
 def test_an_ended_comparison_goes_on_where_it_stopped(tmp_path: Path, how: signal.Signals) -> None:
-    command = ["compare", "--seeds", "12", "--rounds", "3000", "--schemes", "CU-UCB,As-fairness", "--out", "out", "--json"]
+    command = ["compare", "--seeds", "24", "--rounds", "40", "--schemes", write_slow_policy(tmp_path), "--out", "out", "--json"]
     journal = tmp_path / "out" / "unfinished.jsonl"
     process = subprocess.Popen(
         [*FEDTWIN, *command],

@@ -10,6 +10,7 @@ from fedtwin.cli.data import data_app
 from fedtwin.cli.figure import figure
 from fedtwin.cli.power import power
 from fedtwin.cli.run import run
+from fedtwin.cli.sweep import sweep
 
 app = typer.Typer(
     pretty_exceptions_enable=False,
@@ -18,6 +19,7 @@ app = typer.Typer(
 )
 app.command()(run)
 app.command()(compare)
+app.command()(sweep)
 app.command()(figure)
 app.command()(power)
 app.add_typer(config_app, name="config")

@@ -5,8 +5,8 @@ from typing import Annotated, Any
 
 import typer
 
-from fedtwin.cli.options import JsonOption, RoundsOption, SeedOption, SetOption, WorkersOption, configuration
-from fedtwin.cli.screen import interval, kept_when_interrupted, number, plain, print_json, print_table, progress_bar
+from fedtwin.cli.options import JsonOption, RayOption, RoundsOption, SeedOption, SetOption, WorkersOption, configuration
+from fedtwin.cli.screen import counting_bar, interval, kept_when_interrupted, number, plain, print_json, print_table
 from fedtwin.errors import FedtwinError
 from fedtwin.registry import SCHEMES
 
@@ -21,12 +21,14 @@ def compare(
     schemes: Annotated[str, typer.Option(help="Schemes or policies, with commas between.")] = ",".join(SCHEMES),
     assignments: SetOption = None,
     workers: WorkersOption = None,
+    ray: RayOption = None,
     out: Annotated[
         Path | None, typer.Option(help="Folder for comparison.json; an interrupted comparison goes on there.")
     ] = None,
     as_json: JsonOption = False,
 ) -> None:
     """Compare schemes on the same worlds, with paired differences; or finished run folders, without running anything."""
+    from fedtwin.experiments.backends import open_backend
     from fedtwin.experiments.compare import compare_folders, compare_schemes
     from fedtwin.records.folder import write_json
 
@@ -43,8 +45,12 @@ def compare(
         if not names:
             raise FedtwinError(f"--schemes {schemes!r} names none: choose from {', '.join(SCHEMES)}.")
         journal = out / JOURNAL_NAME if out is not None else None
-        with kept_when_interrupted(journal), progress_bar("runs", len(names) * seeds) as progress:
-            comparison = compare_schemes(base, names, seeds, workers=workers, journal=journal, progress=lambda: progress(None))
+        with (
+            open_backend(workers, ray) as backend,
+            kept_when_interrupted(journal),
+            counting_bar("runs", len(names) * seeds) as progress,
+        ):
+            comparison = compare_schemes(base, names, seeds, backend=backend, journal=journal, progress=progress)
     report = comparison.as_dict()
     if out is not None:
         try:

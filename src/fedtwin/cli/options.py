@@ -14,6 +14,10 @@ PolicyOption = Annotated[str | None, typer.Option(help="Policy (cu-ucb) or schem
 RoundsOption = Annotated[int | None, typer.Option(help="Selections to make.")]
 SeedOption = Annotated[int | None, typer.Option(help="Seed of the world.")]
 WorkersOption = Annotated[int | None, typer.Option(min=1, help="Processes to use; all cores by default.")]
+RayOption = Annotated[
+    str | None,
+    typer.Option(metavar="ADDRESS|local", help="Run on a Ray cluster: its address, auto, or local to start one here."),
+]
 
 
 def configuration(

@@ -5,9 +5,14 @@ import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import typer
+
+if TYPE_CHECKING:
+    from rich.progress import Progress, TaskID
+
+SPEED_OVER_S = 600.0
 
 
 def print_json(data: Mapping[str, Any]) -> None:
@@ -41,8 +46,29 @@ def print_table(title: str, columns: Sequence[str], rows: Sequence[Sequence[str]
 
 
 @contextmanager
-def progress_bar(what: str, total: int) -> Iterator[Callable[[int | None], None]]:
-    """A bar with the time left. Call it with how much is done, or with None for one more."""
+def progress_bar(what: str, total: int) -> Iterator[Callable[[int], None]]:
+    """A bar with the time left. Call it with how much is done."""
+    with _bar(what, total) as (bar, task):
+        shown, step = 0, max(1, total // 1000)
+
+        def update(done: int) -> None:
+            nonlocal shown
+            if done >= shown + step:
+                shown = done
+                bar.update(task, completed=done)
+
+        yield update
+
+
+@contextmanager
+def counting_bar(what: str, total: int) -> Iterator[Callable[[int], None]]:
+    """A bar with the time left. Call it with how many more are done."""
+    with _bar(what, total) as (bar, task):
+        yield lambda more: bar.advance(task, more)
+
+
+@contextmanager
+def _bar(what: str, total: int) -> Iterator[tuple["Progress", "TaskID"]]:
     from rich.console import Console
     from rich.progress import (
         BarColumn,
@@ -62,19 +88,9 @@ def progress_bar(what: str, total: int) -> Iterator[Callable[[int | None], None]
         TextColumn("left"),
         TimeRemainingColumn(),
     )
-    with Progress(*columns, console=console, disable=not console.is_terminal, transient=True) as bar:
-        task = bar.add_task(what, total=total)
-        shown, step = 0, max(1, total // 1000)
-
-        def update(done: int | None = None) -> None:
-            nonlocal shown
-            if done is None:
-                bar.advance(task)
-            elif done >= shown + step:
-                shown = done
-                bar.update(task, completed=done)
-
-        yield update
+    quiet = not console.is_terminal
+    with Progress(*columns, console=console, disable=quiet, transient=True, speed_estimate_period=SPEED_OVER_S) as bar:
+        yield bar, bar.add_task(what, total=total)
 
 
 @contextmanager

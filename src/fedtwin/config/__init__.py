@@ -1,6 +1,6 @@
 """Configuration: one validated object, TOML in and out."""
 
-from fedtwin.config.load import build_config, load_config, parse_assignment, replace_settings
+from fedtwin.config.load import build_config, load_config, parse_assignment, read_toml, replace_settings, seen_from
 from fedtwin.config.save import config_hash, settings, to_toml
 from fedtwin.config.schema import Config, LearningConfig
 
@@ -11,7 +11,9 @@ __all__ = [
     "config_hash",
     "load_config",
     "parse_assignment",
+    "read_toml",
     "replace_settings",
+    "seen_from",
     "settings",
     "to_toml",
 ]

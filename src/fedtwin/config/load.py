@@ -13,11 +13,13 @@ from fedtwin.errors import FedtwinError
 from fedtwin.registry import find_scheme
 
 Settings = dict[str, dict[str, Any]]
+FILES = {"fleet.file": "", "learning.dataset": ".npz"}
 
 
 def load_config(path: str | Path | None = None, overrides: Mapping[str, Any] | None = None) -> Config:
     """The configuration in a TOML file (or the defaults), with ``{"section.key": value}`` laid over it."""
-    return build_config(_read_toml(Path(path)) if path is not None else {}, overrides or {})
+    base = _seen_from(Path(path).parent, read_toml(Path(path))) if path is not None else {}
+    return build_config(base, overrides or {})
 
 
 def build_config(base: Mapping[str, Any], overrides: Mapping[str, Any]) -> Config:
@@ -62,18 +64,30 @@ def _let_scheme_set_the_mode(data: dict[str, Any], name: str) -> None:
         run["mode"] = scheme.mode
 
 
-def _read_toml(path: Path) -> Settings:
+def read_toml(path: Path, what: str = "configuration") -> dict[str, Any]:
+    """The content of a TOML file."""
     try:
-        data: Settings = tomllib.loads(path.read_text(encoding="utf-8"))
+        return tomllib.loads(path.read_text(encoding="utf-8"))
     except OSError as error:
-        raise FedtwinError(f"The configuration {str(path)!r} cannot be read: {error.strerror}.") from None
+        raise FedtwinError(f"The {what} {str(path)!r} cannot be read: {error.strerror}.") from None
     except (tomllib.TOMLDecodeError, UnicodeDecodeError, RecursionError) as error:
-        raise FedtwinError(f"The configuration {str(path)!r} is not valid TOML: {error}.") from None
-    for section, key, suffix in (("fleet", "file", ""), ("learning", "dataset", ".npz")):
-        keys = data.get(section)
-        if isinstance(keys, dict) and isinstance(keys.get(key), str) and keys[key].endswith(suffix):
-            keys[key] = str((path.parent / keys[key]).resolve())
-    return data
+        raise FedtwinError(f"The {what} {str(path)!r} is not valid TOML: {error}.") from None
+
+
+def seen_from(folder: Path, name: str, value: Any) -> Any:
+    """The value of a setting that stands in a file in ``folder``: a file it names is looked for from there."""
+    if isinstance(value, str) and name in FILES and value.endswith(FILES[name]):
+        return str((folder / value).resolve())
+    return value
+
+
+def _seen_from(folder: Path, settings: Mapping[str, Any]) -> Settings:
+    return {
+        section: {key: seen_from(folder, f"{section}.{key}", value) for key, value in keys.items()}
+        if isinstance(keys, dict)
+        else keys
+        for section, keys in settings.items()
+    }
 
 
 def _one_sentence(error: ValidationError) -> str:

@@ -8,7 +8,7 @@ from typing import Any
 
 from fedtwin.config import Config, build_config, load_config, replace_settings, settings
 from fedtwin.errors import FedtwinError
-from fedtwin.experiments.batch import Job, Progress, run_batch
+from fedtwin.experiments.batch import Backend, Job, Progress, run_batch, with_selections
 from fedtwin.experiments.statistics import PairedDifference, mean_interval, paired_difference
 from fedtwin.policies import scheme_name
 from fedtwin.records.folder import CONFIG_NAME, read_summary
@@ -65,6 +65,7 @@ def compare_schemes(
     seeds: int,
     *,
     workers: int | None = None,
+    backend: Backend | None = None,
     journal: Path | None = None,
     progress: Progress | None = None,
 ) -> Comparison:
@@ -72,7 +73,8 @@ def compare_schemes(
     configs = [
         replace_settings(scheme_config(base, name), {"run.seed": base.run.seed + k}) for name in names for k in range(seeds)
     ]
-    outcomes = run_batch([Job(config) for config in configs], workers=workers, journal=journal, progress=progress)
+    jobs = [Job(config) for config in configs]
+    outcomes = with_selections(run_batch(jobs, workers=workers, backend=backend, journal=journal, progress=progress))
     return _comparison((config, outcome.summary) for config, outcome in zip(configs, outcomes, strict=True))
 
 

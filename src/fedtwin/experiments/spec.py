@@ -7,9 +7,9 @@ from typing import Any, Literal
 import numpy as np
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
-from fedtwin.config import Config, build_config
+from fedtwin.config import Config
 from fedtwin.errors import FedtwinError
-from fedtwin.experiments.compare import scheme_config
+from fedtwin.experiments.grid import flat_settings, grid_points
 
 Profile = Literal["quick", "full"]
 Kind = Literal["cost", "total-queue", "regret", "accuracy"]
@@ -64,18 +64,13 @@ class Experiment(BaseModel):
     def configs(self, profile: Profile) -> list[tuple[str, float | None, Config]]:
         """Every run: scheme, value of the swept setting, configuration."""
         effort = self.profiles[profile]
-        values: list[float | None] = list(self.sweep.values) if self.sweep else [None]
+        settings = {**flat_settings(self.config), **flat_settings(effort.config), "run.rounds": effort.rounds}
+        grid = {self.sweep.key: self.sweep.values} if self.sweep else {}
         return [
-            (scheme, value, scheme_config(self._base(value, effort, seed), scheme))
+            (scheme, next(iter(point.values.values()), None), point.config)
             for scheme in self.schemes
-            for value in values
-            for seed in range(effort.seeds)
+            for point in grid_points(settings, grid, [scheme], range(effort.seeds))
         ]
-
-    def _base(self, value: float | None, effort: Effort, seed: int) -> Config:
-        swept = {self.sweep.key: value} if self.sweep and value is not None else {}
-        own = {f"{section}.{key}": setting for section, keys in effort.config.items() for key, setting in keys.items()}
-        return build_config(self.config, {**own, **swept, "run.rounds": effort.rounds, "run.seed": seed})
 
 
 def load_experiment(figure: str) -> Experiment:

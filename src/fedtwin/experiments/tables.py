@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from fedtwin.experiments.accuracy import accuracy_rows
-from fedtwin.experiments.batch import Job, Outcome, Progress, run_batch
+from fedtwin.experiments.batch import Backend, Job, Outcome, Progress, run_batch, with_selections
 from fedtwin.experiments.spec import Experiment, Profile
 from fedtwin.experiments.stationary import corrected_bound, paper_bound
 from fedtwin.experiments.statistics import mean_interval, paired_difference
@@ -28,12 +28,13 @@ def figure_table(
     profile: Profile,
     *,
     workers: int | None = None,
+    backend: Backend | None = None,
     journal: Path | None = None,
     progress: Progress | None = None,
 ) -> list[TableRow]:
     """Runs what is not in the journal yet, and tabulates."""
     jobs = figure_jobs(experiment, profile)
-    outcomes = run_batch(jobs, workers=workers, journal=journal, progress=progress)
+    outcomes = with_selections(run_batch(jobs, workers=workers, backend=backend, journal=journal, progress=progress))
     curves: dict[tuple[str, float | None], list[Outcome]] = {}
     for (scheme, value, _), outcome in zip(experiment.configs(profile), outcomes, strict=True):
         curves.setdefault((scheme, value), []).append(outcome)

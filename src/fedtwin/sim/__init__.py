@@ -1,7 +1,16 @@
 """The simulator."""
 
-from fedtwin.sim.compiled import engine_for
+from fedtwin.sim.compiled import engine_for, readable_seconds
 from fedtwin.sim.result import Result, Series, run_summary
 from fedtwin.sim.run import impossible_min_mean_samples, resume, simulate
 
-__all__ = ["Result", "Series", "engine_for", "impossible_min_mean_samples", "resume", "run_summary", "simulate"]
+__all__ = [
+    "Result",
+    "Series",
+    "engine_for",
+    "impossible_min_mean_samples",
+    "readable_seconds",
+    "resume",
+    "run_summary",
+    "simulate",
+]

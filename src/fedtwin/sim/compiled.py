@@ -18,11 +18,20 @@ from fedtwin.sim.fast.compile import seconds_to_compile
 from fedtwin.sim.fast.run import Sink, play
 from fedtwin.sim.result import Result, Series, devices_table, run_summary
 
+EngineName = Literal["readable", "compiled"]
 READABLE_ROUND_S, READABLE_DEVICE_S = 3e-5, 1.5e-6
 
 
-def engine_for(config: Config, *, trace: bool = False, runs: int = 1) -> Literal["readable", "compiled"]:
-    """The configured engine; ``auto``: the compiled one where it can and where that is quicker for so many runs."""
+def readable_seconds(config: Config) -> float:
+    """About how long the readable engine takes."""
+    return config.run.rounds * (READABLE_ROUND_S + READABLE_DEVICE_S * config.fleet.devices)
+
+
+def engine_for(config: Config, *, trace: bool = False, work_s: float | None = None) -> EngineName:
+    """The configured engine; ``auto``: the compiled one where it can and is quicker.
+
+    ``work_s`` is how long the readable one would take for all the runs that the compiled code would serve; one by default.
+    """
     asked = config.run.engine
     if asked == "readable":
         return "readable"
@@ -33,9 +42,8 @@ def engine_for(config: Config, *, trace: bool = False, runs: int = 1) -> Literal
         return "compiled"
     if obstacle is not None or not can_compile():
         return "readable"
-    readable_s = runs * config.run.rounds * (READABLE_ROUND_S + READABLE_DEVICE_S * config.fleet.devices)
-    worth_it = readable_s > seconds_to_compile(config.policy.name, power_rule(config), config.run.mode)
-    return "compiled" if worth_it else "readable"
+    work_s = readable_seconds(config) if work_s is None else work_s
+    return "compiled" if work_s > seconds_to_compile(config.policy.name, power_rule(config), config.run.mode) else "readable"
 
 
 def _obstacle(config: Config, *, trace: bool) -> str | None:

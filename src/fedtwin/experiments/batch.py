@@ -12,9 +12,9 @@ from pathlib import Path
 
 from fedtwin.errors import FedtwinError, FedtwinWarning
 from fedtwin.experiments.backends import Backend, open_backend
-from fedtwin.experiments.engines import with_engines
+from fedtwin.experiments.engines import packed_with_engines
 from fedtwin.experiments.gpu import simulate_on_gpu
-from fedtwin.experiments.job import Job, Line, Outcome, line_of, outcome_of, pack, with_selections
+from fedtwin.experiments.job import Job, Line, Outcome, line_of, outcome_of, with_selections
 from fedtwin.experiments.journal import open_journal, read_journal
 from fedtwin.sim import impossible_min_mean_samples
 
@@ -43,7 +43,7 @@ def run_batch(
     left = list({job.key: job for job in jobs if job.key not in done}.values())
     opened = nullcontext(backend) if backend is not None else open_backend(workers)
     with open_journal(journal) as write, opened as here_or_there:
-        for lines in _run_all(with_engines(left), here_or_there):
+        for lines in _run_all(left, here_or_there):
             write(lines)
             done.update((line["key"], line) for line in lines)
             _tell(progress, sum(times[line["key"]] for line in lines))
@@ -60,7 +60,7 @@ def _run_all(jobs: Sequence[Job], backend: Backend) -> Iterator[list[Line]]:
     on_gpu = [job for job in jobs if job.on_gpu]
     for place, result in simulate_on_gpu([job.config for job in on_gpu]):
         yield [line_of(on_gpu[place].key, on_gpu[place].config, result)]
-    yield from backend.run([pack(job) for job in jobs if not job.on_gpu])
+    yield from backend.run(packed_with_engines([job for job in jobs if not job.on_gpu]))
 
 
 def _warn_once(jobs: Sequence[Job]) -> None:

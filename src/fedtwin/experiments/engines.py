@@ -3,24 +3,27 @@
 import warnings
 from collections import defaultdict
 from collections.abc import Sequence
-from dataclasses import replace
 
 from fedtwin.config import Config, replace_settings
 from fedtwin.errors import CannotCompileError, FedtwinWarning
-from fedtwin.experiments.job import Job
+from fedtwin.experiments.job import Job, Packed, pack
 from fedtwin.policies import power_rule
 from fedtwin.sim import engine_for, readable_seconds, simulate
 
 Kind = tuple[str, str, str]
 
 
-def with_engines(jobs: Sequence[Job]) -> list[Job]:
-    """The same jobs, and no number of theirs another; ``run.engine = "auto"`` is decided for all runs of a kind together."""
+def packed_with_engines(jobs: Sequence[Job]) -> list[Packed]:
+    """The jobs as plain data; ``run.engine = "auto"`` is decided for all runs of a kind together. No number depends on it."""
     work_s: dict[Kind, float] = defaultdict(float)
     for job in jobs:
         work_s[_kind(job.config)] += readable_seconds(job.config)
     engines = {kind: _engine(jobs, kind, seconds) for kind, seconds in work_s.items()}
-    return [_with_engine(job, engines[_kind(job.config)]) for job in jobs]
+    packed = [pack(job) for job in jobs]
+    for job, data in zip(jobs, packed, strict=True):
+        if _is_open(job.config):
+            data["config"]["run"]["engine"] = engines[_kind(job.config)]
+    return packed
 
 
 def _kind(config: Config) -> Kind:
@@ -40,10 +43,6 @@ def _engine(jobs: Sequence[Job], kind: Kind, work_s: float) -> str:
     except CannotCompileError:
         return "readable"
     return "compiled"
-
-
-def _with_engine(job: Job, engine: str) -> Job:
-    return replace(job, config=replace_settings(job.config, {"run.engine": engine})) if _is_open(job.config) else job
 
 
 def _is_open(config: Config) -> bool:

@@ -1,5 +1,6 @@
 """Runs per second of one sweep with 1, 2, … worker processes up to all cores, beside a plain loop of ``simulate`` in the same
-run. The sweep journals every run and writes its Parquet; the workers are started before the clock is.
+run, all on the compiled engine. The sweep journals every run and writes its Parquet; the workers are started, and have loaded
+the compiled code, before the clock is.
 
     python -m benchmarks.sweep_scaling [rounds] [seeds]
 """
@@ -15,15 +16,25 @@ from fedtwin.experiments.sweep import Sweep
 from fedtwin.experiments.sweep_spec import load_sweep
 from fedtwin.sim import simulate
 
-SPEC = 'schemes = ["CU-UCB", "As-fairness"]\nseeds = {seeds}\nrounds = {rounds}\n[grid]\n"fleet.channels" = [5, 15]\n'
+SPEC = """
+schemes = ["CU-UCB", "As-fairness"]
+seeds = {seeds}
+rounds = {rounds}
+[config.run]
+engine = "compiled"
+[grid]
+"fleet.channels" = [5, 15]
+"""
 
 
-def measure(rounds: int = 300, seeds: int = 100) -> list[dict[str, Any]]:
+def measure(rounds: int = 20_000, seeds: int = 200) -> list[dict[str, Any]]:
     """One row for the plain loop, and one for every number of workers."""
     with tempfile.TemporaryDirectory() as folder:
         spec = Path(folder) / "spec.toml"
         spec.write_text(SPEC.format(rounds=rounds, seeds=seeds), encoding="utf-8")
         configs = [point.config for point, _ in load_sweep(spec)]
+        simulate(configs[0], records=False)
+        simulate(configs[-1], records=False)
         began = time.perf_counter()
         for config in configs:
             simulate(config, records=False)
@@ -31,6 +42,9 @@ def measure(rounds: int = 300, seeds: int = 100) -> list[dict[str, Any]]:
         for workers in _doublings(default_workers()):
             backend = LocalBackend(workers)
             backend.start()
+            warm_up = Path(folder) / "warm_up.toml"
+            warm_up.write_text(SPEC.format(rounds=rounds, seeds=10), encoding="utf-8")
+            Sweep(warm_up, Path(folder) / f"warm_up_{workers}").run(backend=backend)
             began = time.perf_counter()
             Sweep(spec, Path(folder) / str(workers)).run(backend=backend)
             rows.append(_row(f"sweep, {workers} workers", len(configs), time.perf_counter() - began))

@@ -1,5 +1,6 @@
 """Compiled formulas give the bits of the plain ones, and code kept on disk is never older than its sources."""
 
+import importlib
 import math
 import os
 import subprocess
@@ -48,8 +49,8 @@ def test_power(log_gain: float, cpu_hz: float, samples: int, weight: float, max_
         assert tuple(fast(terms, gain, cpu_hz, float(samples))) == tuple(plan(terms, gain, cpu_hz, float(samples)))
 
 
-def test_names_are_replaced_wherever_they_are_called() -> None:
-    assert compiled(outer, {"inner": other_inner})(3) == 30
+def test_stand_ins_are_replaced_wherever_they_are_called() -> None:
+    assert compiled(outer, {inner: other_inner})(3) == 30
     assert compiled(outer)(3) == 4
 
 
@@ -69,14 +70,22 @@ def outer(x: int) -> int:
     return middle(x)
 
 
-def test_a_changed_source_is_another_folder(tmp_path: Path) -> None:
-    source = tmp_path / "policy.py"
-    source.write_text("a = 1")
-    first = folder_of("play", [str(source)])
-    compiling._stamp.cache_clear()
-    source.write_text("a = 2")
-    assert folder_of("play", [str(source)]) != first
-    assert folder_of("play", []) == folder_of("play", [])
+def test_a_changed_source_or_constant_is_another_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also where only a helper in another module changed, or a constant that came from elsewhere."""
+    monkeypatch.syspath_prepend(tmp_path)
+    (tmp_path / "my_helper.py").write_text("def half(x):\n    return x / 2\n")
+    (tmp_path / "my_policy.py").write_text(
+        "from my_helper import half\nFACTOR = 3.0\ndef score(x):\n    return FACTOR * half(x)\n"
+    )
+    module = importlib.import_module("my_policy")
+    first = folder_of("play", module.score)
+    assert folder_of("play", module.score) == first
+    monkeypatch.setattr(module, "FACTOR", 4.0)
+    assert folder_of("play", module.score) != first
+    monkeypatch.setattr(module, "FACTOR", 3.0)
+    assert folder_of("play", module.score) == first
+    (tmp_path / "my_helper.py").write_text("def half(x):\n    return x / 2.5\n")
+    assert folder_of("play", module.score) != first
 
 
 def test_without_numba_one_sentence(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -8,7 +8,7 @@ functions are those of the C library that Python's ``math`` calls as well.
 import hashlib
 import os
 import sys
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Mapping
 from functools import cache
 from importlib.util import find_spec
 from pathlib import Path
@@ -18,7 +18,7 @@ from typing import Any, cast
 from fedtwin import __version__, draws
 from fedtwin.errors import FedtwinError
 
-PACKAGE = Path(__file__).parent
+Plain = Callable[..., Any]
 
 
 def can_compile() -> bool:
@@ -26,25 +26,24 @@ def can_compile() -> bool:
     return find_spec("numba") is not None
 
 
-def compiled(function: Callable[..., Any], replaced: dict[str, Any] | None = None) -> Any:
+def compiled(function: Plain, replaced: Mapping[Plain, Plain] | None = None) -> Any:
     """The function and all the plain functions it calls, compiled when first called.
 
-    ``replaced`` puts other functions behind global names, here and in whatever is called from here.
+    ``replaced`` puts functions in the place of stand-ins, wherever these are called from here.
     """
     if not can_compile():
         raise FedtwinError("The compiled engine needs Numba: pip install 'fedtwin[fast]', or run.engine = 'readable'.")
     return _compiled(function, replaced or {}, {draws.as_word: _as_word()})
 
 
-def _compiled(function: Any, replaced: dict[str, Any], known: dict[Any, Any]) -> Any:
+def _compiled(function: Any, replaced: Mapping[Plain, Plain], known: dict[Any, Any]) -> Any:
     from numba import njit
 
     if function in known:
         return known[function]
     names = dict(function.__globals__)
-    for name in {*function.__code__.co_names} & {*names, *replaced}:
-        called = replaced.get(name, names.get(name))
-        names[name] = _compiled(called, replaced, known) if isinstance(called, FunctionType) else called
+    for name, called in _called_by(function, replaced).items():
+        names[name] = _compiled(called, replaced, known)
     copy = FunctionType(function.__code__, names, function.__name__, function.__defaults__, function.__closure__)
     copy.__kwdefaults__, copy.__module__, copy.__qualname__ = (
         function.__kwdefaults__,
@@ -55,6 +54,12 @@ def _compiled(function: Any, replaced: dict[str, Any], known: dict[Any, Any]) ->
     return known[function]
 
 
+def _called_by(function: Any, replaced: Mapping[Plain, Plain]) -> dict[str, Any]:
+    """The plain functions behind the global names that a function mentions."""
+    mentioned = {name: function.__globals__.get(name) for name in function.__code__.co_names}
+    return {name: replaced.get(value, value) for name, value in mentioned.items() if isinstance(value, FunctionType)}
+
+
 @cache
 def _as_word() -> Any:
     import numpy as np
@@ -63,9 +68,9 @@ def _as_word() -> Any:
     return njit(lambda z: np.uint64(z))
 
 
-def folder_of(purpose: str, sources: Iterable[str] = ()) -> Path:
-    """Where compiled code is kept for the next process: the folder is named after every source it is made from."""
-    return cache_folder() / f"{purpose}-{_stamp(tuple(sources))}"
+def folder_of(purpose: str, function: Plain, replaced: Mapping[Plain, Plain] | None = None) -> Path:
+    """Where compiled code is kept for the next process: named after every source and constant that it is made from."""
+    return cache_folder() / f"{purpose}-{_stamp(function, replaced or {})}"
 
 
 def keep_on_disk(dispatcher: Any, folder: Path) -> Any:
@@ -115,13 +120,25 @@ def cache_folder() -> Path:
     return home / "fedtwin" / "compiled"
 
 
-@cache
-def _stamp(sources: tuple[str, ...]) -> str:
+def _stamp(function: Plain, replaced: Mapping[Plain, Plain]) -> str:
     import llvmlite
     import numba
 
     text = hashlib.sha256(f"{__version__} {sys.version} {numba.__version__} {llvmlite.__version__}".encode())
-    ours = [str(path) for path in PACKAGE.rglob("*.py") if "learning" not in path.parts and "cli" not in path.parts]
-    for path in sorted({*ours, *sources}):
-        text.update(Path(path).read_bytes())
+    reached = _reached(function, replaced, {})
+    for path in sorted({called.__code__.co_filename for called in reached}):
+        text.update(Path(path).read_bytes() if Path(path).exists() else path.encode())
+    for called in sorted(reached, key=lambda one: (one.__module__, one.__qualname__)):
+        constants = {name: called.__globals__.get(name) for name in sorted(called.__code__.co_names)}
+        numbers = {name: value for name, value in constants.items() if isinstance(value, int | float | str | tuple)}
+        text.update(f"{called.__module__} {called.__qualname__} {called.__defaults__} {numbers}".encode())
     return text.hexdigest()[:16]
+
+
+def _reached(function: Any, replaced: Mapping[Plain, Plain], found: dict[Any, None]) -> dict[Any, None]:
+    """The function and all that it calls, directly or not."""
+    if function not in found:
+        found[function] = None
+        for called in _called_by(function, replaced).values():
+            _reached(called, replaced, found)
+    return found

@@ -1,5 +1,6 @@
 """The compiled engine against the readable one: the same rows, summary and series, to the last bit, with scan and index."""
 
+import functools
 import warnings
 from pathlib import Path
 from typing import Any
@@ -146,6 +147,30 @@ def test_a_policy_that_cannot_be_compiled_runs_readably(tmp_path: Path) -> None:
     few = auto.model_copy(update={"run": auto.run.model_copy(update={"rounds": 40})})
     result = simulate(few, out=tmp_path / "run")
     assert pq.read_table(tmp_path / "run" / "rounds.parquet").num_rows == result.rounds.num_rows == 40
+
+
+def rate(view: View) -> float:
+    """A helper of the user's that happens to be called like a part of the engine."""
+    return float(view.device)
+
+
+def by_rate(view: View, knobs: Knobs) -> float:  # noqa: ARG001
+    return -rate(view)
+
+
+SAME_NAMES = Policy(by_rate, power="max")
+PARTIAL = Policy(functools.partial(by_rate), power="max")
+
+
+def test_a_users_function_is_never_mistaken_for_one_of_the_engine() -> None:
+    assert_same(*both(load_config(overrides={"policy.name": f"{__name__}:SAME_NAMES", "run.rounds": 40})))
+
+
+def test_a_score_that_is_no_plain_function_runs_readably() -> None:
+    overrides = {"policy.name": f"{__name__}:PARTIAL", "run.rounds": 10**9}
+    assert engine_for(load_config(overrides=overrides)) == "readable"
+    with pytest.raises(CannotCompileError, match="no plain function"):
+        simulate(load_config(overrides={**overrides, "run.engine": "compiled"}))
 
 
 def test_auto_takes_the_engine_that_is_quicker() -> None:

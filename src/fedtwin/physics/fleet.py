@@ -65,7 +65,7 @@ def fleet_columns(config: Config) -> FleetColumns:
     if len(starts) < LARGE or not can_compile():
         return _columns(len(starts), (draw_device(int(start), ranges) for start in starts))
     columns = _columns(len(starts), ())
-    fill = keep_on_disk(compiled(draw_devices), folder_of("fleet"))
+    fill = keep_on_disk(compiled(draw_devices), folder_of("fleet", draw_devices))
     fill(starts, ranges, *columns)
     return columns
 

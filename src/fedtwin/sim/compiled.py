@@ -14,7 +14,7 @@ from fedtwin.physics.fleet import fleet_columns
 from fedtwin.policies import power_rule
 from fedtwin.records import RunFolder
 from fedtwin.records.folder import ROWS_PER_PART
-from fedtwin.sim.fast.compile import seconds_to_compile
+from fedtwin.sim.fast.compile import can_be_tried, seconds_to_compile
 from fedtwin.sim.fast.run import Sink, play
 from fedtwin.sim.result import Result, Series, devices_table, run_summary
 
@@ -40,7 +40,7 @@ def engine_for(config: Config, *, trace: bool = False, work_s: float | None = No
         if obstacle is not None:
             raise FedtwinError(f"run.engine = 'compiled' cannot be had with {obstacle}: say 'auto' or 'readable'.")
         return "compiled"
-    if obstacle is not None or not can_compile():
+    if obstacle is not None or not can_compile() or not can_be_tried(config.policy.name):
         return "readable"
     work_s = readable_seconds(config) if work_s is None else work_s
     return "compiled" if work_s > seconds_to_compile(config.policy.name, power_rule(config), config.run.mode) else "readable"

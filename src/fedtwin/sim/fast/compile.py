@@ -1,11 +1,10 @@
 """The compiled functions for one policy, power rule and mode: made once per process, kept on disk for the next."""
 
-import inspect
 import sys
 import time
 from collections.abc import Callable
 from functools import cache
-from pathlib import Path
+from types import FunctionType
 from typing import Any, NamedTuple
 
 from fedtwin.compiling import compiled, folder_of, is_kept, keep_on_disk
@@ -15,6 +14,7 @@ from fedtwin.policies.base import PowerRule
 from fedtwin.power import full_power_plan, optimal_plan
 from fedtwin.registry import Mode
 from fedtwin.sim.fast import asynchronous, steps, synchronous
+from fedtwin.sim.fast.tournament import lead_of_policy
 
 
 class Kernels(NamedTuple):
@@ -32,32 +32,53 @@ def seconds_to_compile(policy_name: str, power: PowerRule, mode: Mode) -> float:
     """About how long the first round has to wait: nothing in a process that has played before, little with a kept one."""
     if (policy_name, power, mode) in _called:
         return 0.0
-    return LOAD_S if is_kept(_folder("play", policy_name, power, mode)) else COMPILE_S
+    folder = folder_of(_purpose("play", policy_name, power, mode), _plain(mode)["play"], _replaced(policy_name, power))
+    return LOAD_S if is_kept(folder) else COMPILE_S
 
 
-def _folder(name: str, policy_name: str, power: PowerRule, mode: Mode) -> Path:
-    source = inspect.getsourcefile(load_policy(policy_name).score)
-    return folder_of(f"{name}-{mode}-{power}-{_file_name(policy_name)}", [source] if source else [])
+def can_be_tried(policy_name: str) -> bool:
+    """Plain functions can be compiled, or tried; a ``functools.partial`` or an object with ``__call__`` cannot."""
+    policy = load_policy(policy_name)
+    functions = [policy.score, *([policy.lead] if isinstance(policy, Policy) and policy.lead is not None else [])]
+    return all(isinstance(function, FunctionType) for function in functions)
 
 
 @cache
 def kernels(policy_name: str, power: PowerRule, mode: Mode) -> Kernels:
-    policy = load_policy(policy_name)
-    replaced: dict[str, Any] = {"plan_of_power_rule": optimal_plan if power == "optimal" else full_power_plan}
-    replaced["lead_of_policy"] = policy.lead if isinstance(policy, Policy) and policy.lead is not None else no_lead
-    if isinstance(policy, Policy):
-        replaced |= {"rate": steps.rate_by_policy, "score_of_policy": policy.score}
-    else:
-        replaced |= {"rate": steps.rate_by_oracle, "score_of_oracle": policy.score}
-    engine = asynchronous if mode == "async" else synchronous
-    plain: dict[str, Callable[..., Any]] = {"begin": engine.begin, "play": engine.play}
+    if not can_be_tried(policy_name):
+        raise CannotCompileError(f"policy.name = {policy_name!r} cannot be compiled (its score is no plain function).")
+    replaced = _replaced(policy_name, power)
     made: dict[str, Any] = {}
-    for name, function in plain.items():
-        folder = _folder(name, policy_name, power, mode)
+    for name, function in _plain(mode).items():
+        folder = folder_of(_purpose(name, policy_name, power, mode), function, replaced)
         known = is_kept(folder)
         made[name] = _announced(keep_on_disk(compiled(function, replaced), folder), name, policy_name, known=known)
     _called.add((policy_name, power, mode))
     return Kernels(**made)
+
+
+def _plain(mode: Mode) -> dict[str, Callable[..., Any]]:
+    engine = asynchronous if mode == "async" else synchronous
+    return {"begin": engine.begin, "play": engine.play}
+
+
+def _replaced(policy_name: str, power: PowerRule) -> dict[Callable[..., Any], Callable[..., Any]]:
+    """What takes the place of the stand-ins."""
+    policy = load_policy(policy_name)
+    rule = {steps.plan_of_power_rule: optimal_plan if power == "optimal" else full_power_plan}
+    if not isinstance(policy, Policy):
+        return {**rule, steps.rate: steps.rate_by_oracle, steps.score_of_oracle: policy.score, lead_of_policy: no_lead}
+    return {
+        **rule,
+        steps.rate: steps.rate_by_policy,
+        steps.score_of_policy: policy.score,
+        lead_of_policy: policy.lead or no_lead,
+    }
+
+
+def _purpose(name: str, policy_name: str, power: PowerRule, mode: Mode) -> str:
+    letters = "".join(letter if letter.isalnum() or letter in "-_" else "." for letter in policy_name)
+    return f"{name}-{mode}-{power}-{letters}"
 
 
 def no_lead(ahead: Any, behind: Any, gap: float, knobs: Any) -> float:  # noqa: ARG001
@@ -91,7 +112,3 @@ def _announced(function: Any, name: str, policy_name: str, *, known: bool) -> Ca
         return answer
 
     return call
-
-
-def _file_name(policy_name: str) -> str:
-    return "".join(letter if letter.isalnum() or letter in "-_" else "." for letter in policy_name)

@@ -37,3 +37,19 @@ def die_with_the_parent() -> None:
         os._exit(1)
 
     threading.Thread(target=watch, daemon=True).start()
+
+
+@contextmanager
+def interrupts_kept_for_later() -> Iterator[None]:
+    """An interrupt is raised when the block is done: for libraries that would swallow it in one of their callbacks."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    came: list[int] = []
+    usual = signal.signal(signal.SIGINT, lambda *_: came.append(1))
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, signal.SIG_DFL if usual is None else usual)
+        if came:
+            signal.raise_signal(signal.SIGINT)

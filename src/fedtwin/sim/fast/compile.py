@@ -12,6 +12,7 @@ from fedtwin.errors import CannotCompileError
 from fedtwin.policies import Policy, load_policy
 from fedtwin.policies.base import PowerRule
 from fedtwin.power import full_power_plan, optimal_plan
+from fedtwin.processes import interrupts_kept_for_later
 from fedtwin.registry import Mode
 from fedtwin.sim.fast import asynchronous, steps, synchronous
 from fedtwin.sim.fast.tournament import lead_of_policy
@@ -98,9 +99,10 @@ def _announced(function: Any, name: str, policy_name: str, *, known: bool) -> Ca
 
         begun = time.monotonic()
         if not known and name == "play":
-            print(f"Compiling the engine for {policy_name}, once: about 20 s …", file=sys.stderr, flush=True)
+            print(f"Compiling the engine for {policy_name}, once: about 10 s …", file=sys.stderr, flush=True)
         try:
-            answer = function(*arguments)
+            with interrupts_kept_for_later():
+                answer = function(*arguments)
         except NumbaError as error:
             reason = next((line for line in str(error).splitlines() if line.strip()), "").strip().rstrip(".")
             raise CannotCompileError(

@@ -70,12 +70,12 @@ def outer(x: int) -> int:
     return middle(x)
 
 
-def test_a_changed_source_or_constant_is_another_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_changed_code_or_constants_are_another_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Also where only a helper in another module changed, or a constant that came from elsewhere."""
     monkeypatch.syspath_prepend(tmp_path)
     (tmp_path / "my_helper.py").write_text("def half(x):\n    return x / 2\n")
     (tmp_path / "my_policy.py").write_text(
-        "from my_helper import half\nFACTOR = 3.0\ndef score(x):\n    return FACTOR * half(x)\n"
+        "from my_helper import half\nFACTOR = 3.0\ndef score(x):\n    return FACTOR * half(x)"
     )
     module = importlib.import_module("my_policy")
     first = folder_of("play", module.score)
@@ -84,7 +84,7 @@ def test_a_changed_source_or_constant_is_another_folder(tmp_path: Path, monkeypa
     assert folder_of("play", module.score) != first
     monkeypatch.setattr(module, "FACTOR", 3.0)
     assert folder_of("play", module.score) == first
-    (tmp_path / "my_helper.py").write_text("def half(x):\n    return x / 2.5\n")
+    monkeypatch.setattr(module, "half", other_inner)
     assert folder_of("play", module.score) != first
 
 
@@ -106,5 +106,14 @@ def test_the_next_process_reads_what_this_one_compiled(tmp_path: Path) -> None:
 
 def test_a_cache_that_cannot_be_written_costs_time_only(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
-    kept = compiling.keep_on_disk(compiled(outer), tmp_path / "file" / "folder")
+    kept = compiling.keep_on_disk(compiled(outer), tmp_path / "file" / "folder", "a test")
     assert kept(3) == 4
+
+
+def test_a_damaged_cache_is_made_anew(tmp_path: Path) -> None:
+    folder = tmp_path / "kept"
+    assert compiling.keep_on_disk(compiled(outer), folder, "a test")(3) == 4
+    for path in folder.glob("*.nb?"):
+        path.write_bytes(b"nonsense")
+    assert compiling.keep_on_disk(compiled(outer), folder, "a test")(3) == 4
+    assert compiling.is_kept(folder)

@@ -9,7 +9,8 @@ import math
 from collections.abc import Callable
 from typing import NamedTuple
 
-from fedtwin.policies.base import Knobs, OraclePolicy, Policy, View
+from fedtwin.errors import FedtwinError
+from fedtwin.policies.base import Knobs, OraclePolicy, Policy, View, last_if_nan
 from fedtwin.twin import update
 from fedtwin.twin.state import Twin, queue_at, total_queue
 from fedtwin.twin.update import Offer
@@ -60,9 +61,9 @@ class Coordinator:
             if not self._may_be_asked(device):
                 continue
             view = self._view(device)
-            candidate = (self._score(view, true_cost), self._ranks[device], view)
-            if best is None or candidate[:2] < best[:2]:
-                best = candidate
+            score, rank = self._score(view, true_cost), self._ranks[device]
+            if best is None or score < best[0] or (score == best[0] and rank < best[1]):
+                best = score, rank, view
         if best is None:
             return None
         score, _, view = best
@@ -125,8 +126,12 @@ class Coordinator:
         )
 
     def _score(self, view: View, true_cost: TrueCost | None) -> float:
-        if isinstance(self._policy, Policy):
-            return self._policy.score(view, self._knobs)
-        if true_cost is None:
-            raise TypeError("an oracle policy chooses only where the true costs are known")
-        return self._policy.score(view, true_cost(view.device), self._knobs)
+        try:
+            if isinstance(self._policy, Policy):
+                return last_if_nan(self._policy.score(view, self._knobs))
+            if true_cost is None:
+                raise TypeError("an oracle policy chooses only where the true costs are known")
+            return last_if_nan(self._policy.score(view, true_cost(view.device), self._knobs))
+        except ArithmeticError as error:
+            what = f"{type(error).__name__}: {error}"
+            raise FedtwinError(f"The policy's score of device {view.device} failed in round {view.round}: {what}.") from None

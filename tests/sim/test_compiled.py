@@ -5,6 +5,7 @@ import warnings
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
@@ -140,7 +141,7 @@ STRANGE = Policy(looks_at_a_table, power="max")
 
 def test_a_policy_that_cannot_be_compiled_runs_readably(tmp_path: Path) -> None:
     name = f"{__name__}:STRANGE"
-    with pytest.raises(CannotCompileError, match=r"cannot be compiled .* run\.engine = 'readable'"):
+    with pytest.raises(CannotCompileError, match=r"cannot be compiled .*TABLE.* run\.engine = 'readable'"):
         simulate(load_config(overrides={"policy.name": name, "run.engine": "compiled", "run.rounds": 50}))
     auto = load_config(overrides={"policy.name": name, "run.rounds": 250_000, "fleet.devices": 2, "fleet.channels": 1})
     assert engine_for(auto) == "compiled"
@@ -173,6 +174,71 @@ def test_a_score_that_is_no_plain_function_runs_readably() -> None:
         simulate(load_config(overrides={**overrides, "run.engine": "compiled"}))
 
 
+def cubed(view: View, knobs: Knobs) -> float:  # noqa: ARG001
+    return view.queue**3
+
+
+def factorial(n: int) -> int:
+    return 1 if n < 2 else n * factorial(n - 1)
+
+
+def recursive(view: View, knobs: Knobs) -> float:  # noqa: ARG001
+    return float(factorial(view.device % 3))
+
+
+def with_numpy(view: View, knobs: Knobs) -> float:  # noqa: ARG001
+    return float(np.tanh(view.queue))
+
+
+def per_selection(view: View, knobs: Knobs) -> float:  # noqa: ARG001
+    return view.queue / view.selections
+
+
+def fastest_known(view: View, knobs: Knobs) -> float:  # noqa: ARG001
+    return view.compute_s
+
+
+CUBED, RECURSIVE, WITH_NUMPY = (Policy(score, power="max") for score in (cubed, recursive, with_numpy))
+PER_SELECTION, FASTEST_KNOWN = (Policy(score, power="max") for score in (per_selection, fastest_known))
+
+
+@pytest.mark.parametrize(
+    ("name", "reason"), [("CUBED", r"uses \*\*"), ("RECURSIVE", "calls itself"), ("WITH_NUMPY", "uses the module np")]
+)
+def test_what_compiled_code_would_compute_otherwise_is_not_compiled(name: str, reason: str) -> None:
+    overrides = {"policy.name": f"{__name__}:{name}", "run.rounds": 20}
+    with pytest.raises(CannotCompileError, match=reason):
+        simulate(load_config(overrides={**overrides, "run.engine": "compiled"}))
+    assert simulate(load_config(overrides=overrides)).summary.rounds == 20
+
+
+def test_a_score_that_is_no_number_comes_last_in_both() -> None:
+    """Nobody's compute time is known at first: ranks decide, then who is known goes before who is not."""
+    assert_same(*both(load_config(overrides={"policy.name": f"{__name__}:FASTEST_KNOWN", "run.rounds": 120})))
+
+
+@pytest.mark.parametrize("engine", ["readable", "compiled"])
+def test_a_score_that_fails_is_one_sentence_in_both(engine: str) -> None:
+    overrides = {"policy.name": f"{__name__}:PER_SELECTION", "run.rounds": 20, "run.engine": engine}
+    with pytest.raises(FedtwinError, match=r"failed in round 1: ZeroDivisionError"):
+        simulate(load_config(overrides=overrides))
+
+
+@pytest.mark.parametrize("min_mean_samples", [1.0, 1.03])
+def test_where_everybody_ties_scans_take_over_and_nothing_changes(
+    monkeypatch: pytest.MonkeyPatch, min_mean_samples: float
+) -> None:
+    overrides = {"fleet.devices": 500, "fleet.channels": 20, "run.rounds": 6000, "run.engine": "compiled"}
+    config = load_config(overrides={**overrides, "objective.min_mean_samples": min_mean_samples})
+    found = []
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", FedtwinWarning)
+        for index_from in (1, 10**9):
+            monkeypatch.setattr(fast, "INDEX_FROM", index_from)
+            found.append(simulate(config).rounds)
+    assert found[0].equals(found[1])
+
+
 def test_auto_takes_the_engine_that_is_quicker() -> None:
     assert engine_for(load_config(overrides={"run.rounds": 10**9})) == "compiled"
     assert engine_for(load_config(overrides={"run.rounds": 10**9, "run.engine": "readable"})) == "readable"
@@ -195,6 +261,8 @@ def test_trace_and_learning_are_for_the_readable_engine(tmp_path: Path) -> None:
     with pytest.raises(FedtwinError, match=r"run\.engine = 'compiled' cannot be had with a trace"):
         simulate(asked, out=tmp_path / "run", trace=True)
     assert not (tmp_path / "run").exists()
+    with pytest.raises(FedtwinError, match=r"run\.records = false keeps no rounds"):
+        simulate(load_config(overrides={"run.records": False}), out=tmp_path / "run", trace=True)
     with pytest.raises(FedtwinError, match=r"a \[learning\] section"):
         simulate(load_config(overrides={"run.engine": "compiled", "learning.dataset": "digits"}))
     assert isinstance(simulate(asked).rounds, pa.Table)

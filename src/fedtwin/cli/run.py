@@ -75,4 +75,4 @@ def run(
     rows = [[text, number(summary[name])] for name, text in EXPLAINED.items() if summary.get(name) is not None]
     print_table(f"{summary['scheme']}, seed {summary['seed']}", ["", ""], rows)
     if out is not None:
-        typer.echo(f"Records: {out}")
+        typer.echo(f"{'Records' if config.run.records else 'Summary'}: {out}")

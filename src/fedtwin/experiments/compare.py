@@ -26,7 +26,7 @@ MEANS = (
 )
 MEANS_OF_TRAINING = ("test_loss", "test_accuracy", "refusals")
 A_SCHEME_IS_MADE_OF = ("policy.", "run.mode")
-CHANGE_NO_NUMBER = ("run.seed", "learning.executor", "learning.device", "learning.workers")
+CHANGE_NO_NUMBER = ("run.seed", "run.engine", "run.records", "learning.executor", "learning.device", "learning.workers")
 
 Summaries = dict[str, dict[int, dict[str, Any]]]
 

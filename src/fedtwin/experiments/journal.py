@@ -15,7 +15,7 @@ Write = Callable[[Sequence[Line]], None]
 
 def read_journal(journal: Path | None) -> dict[str, Line]:
     """Finished runs by key; a line cut short by a kill is no finished run."""
-    if journal is None or not journal.exists():
+    if journal is None or not journal.is_file():
         return {}
     lines = {}
     with journal.open(encoding="utf-8", errors="replace") as file:
@@ -24,7 +24,8 @@ def read_journal(journal: Path | None) -> dict[str, Line]:
                 line = json.loads(text)
             except json.JSONDecodeError:
                 continue
-            lines[line["key"]] = line
+            if isinstance(line, dict) and "key" in line:
+                lines[line["key"]] = line
     return lines
 
 

@@ -99,7 +99,7 @@ def mean_over_rounds(
 
 @cache
 def _compiled_mean() -> Any:
-    return keep_on_disk(compiled(mean_over_rounds), folder_of("stationary", mean_over_rounds))
+    return keep_on_disk(compiled(mean_over_rounds), folder_of("stationary", mean_over_rounds), "the best stationary policy")
 
 
 def _least_cost(mean_cost: NDArray[np.float64], least: NDArray[np.float64], busy: NDArray[np.float64] | None) -> float:

@@ -75,6 +75,8 @@ class SweepSpec(BaseModel):
         for name in chain(settings, self.grid):
             if name in SAID_ELSEWHERE:
                 raise FedtwinError(f"{name} is not for a sweep's config or grid: say {SAID_ELSEWHERE[name]} = [...] instead.")
+        if self.rounds is not None and "rounds" in self.config.get("run", {}):
+            raise FedtwinError(f"rounds = {self.rounds} and [config.run] rounds contradict each other: leave one out.")
         if self.rounds is not None and "run.rounds" in self.grid:
             raise FedtwinError(f"rounds = {self.rounds} and run.rounds in the grid contradict each other: leave one out.")
         if self.size > MOST_RUNS:

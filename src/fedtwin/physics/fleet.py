@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Iterable
+from functools import cache
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -65,9 +66,13 @@ def fleet_columns(config: Config) -> FleetColumns:
     if len(starts) < LARGE or not can_compile():
         return _columns(len(starts), (draw_device(int(start), ranges) for start in starts))
     columns = _columns(len(starts), ())
-    fill = keep_on_disk(compiled(draw_devices), folder_of("fleet", draw_devices))
-    fill(starts, ranges, *columns)
+    _compiled_draw()(starts, ranges, *columns)
     return columns
+
+
+@cache
+def _compiled_draw() -> Any:
+    return keep_on_disk(compiled(draw_devices), folder_of("fleet", draw_devices), "the drawing of large fleets")
 
 
 def draw_devices(

@@ -22,6 +22,11 @@ class View(NamedTuple):
     compute_s: float
 
 
+def last_if_nan(score: float) -> float:
+    """A score that is not a number comes last."""
+    return math.inf if math.isnan(score) else score
+
+
 ROUNDING = 1e-12
 
 

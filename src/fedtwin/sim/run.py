@@ -147,6 +147,8 @@ def _run(
     progress: Callable[[int], None] | None, checkpoint_every_s: float, executor: "Executor | None" = None,
 ) -> Result:  # fmt: skip
     records = records and config.run.records
+    if trace and not config.run.records:
+        raise FedtwinError("run.records = false keeps no rounds, and a trace is a part of them: leave out one of the two.")
     if engine_for(config, trace=trace) == "compiled":
         try:
             return run_compiled(

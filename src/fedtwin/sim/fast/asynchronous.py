@@ -4,7 +4,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fedtwin.power import Plan
-from fedtwin.sim.fast.choose import choose
+from fedtwin.sim.fast.choose import changed, choose, prefer_the_cheaper
 from fedtwin.sim.fast.flights import drop_first, lift
 from fedtwin.sim.fast.layout import NOBODY, Records, Rules, State
 from fedtwin.sim.fast.steps import (
@@ -21,7 +21,7 @@ from fedtwin.sim.fast.steps import (
     view_of,
     write_row,
 )
-from fedtwin.sim.fast.tournament import build, changed
+from fedtwin.sim.fast.tournament import build
 
 
 def begin(state: State, rules: Rules, places: NDArray[np.int32]) -> bool:
@@ -60,18 +60,18 @@ def play(state: State, rules: Rules, pause_at: int) -> bool:
                 if run.round >= pause_at:
                     return False
                 device = arrive(run, devices, flights, rules)
-                if rules.indexed and device != NOBODY:
-                    changed(nodes, order, devices, rules, device, run.round + 1)
+                if device != NOBODY:
+                    changed(nodes, order, devices, rules, run, device, run.round + 1)
                 run.waiting = False
+            prefer_the_cheaper(nodes, order, devices, rules, run)
             run.round += 1
             run.asking = True
             while run.first_decliner != NOBODY:
                 device = run.first_decliner
                 devices[device].free = True
                 run.first_decliner = devices[device].next_decliner
-                if rules.indexed:
-                    changed(nodes, order, devices, rules, device, run.round)
-        device = choose(nodes, order, devices, rules, run.round)
+                changed(nodes, order, devices, rules, run, device, run.round)
+        device = choose(nodes, order, devices, rules, run)
         if device == NOBODY:
             run.asking = False
             run.waiting = True
@@ -102,8 +102,7 @@ def play(state: State, rules: Rules, pause_at: int) -> bool:
             tally_decline(run)
             known.next_decliner = run.first_decliner
             run.first_decliner = device
-        if rules.indexed:
-            changed(nodes, order, devices, rules, device, run.round)
+        changed(nodes, order, devices, rules, run, device, run.round)
 
 
 def depart(run: Records, known: Records, flights: Records, device: int, plan: Plan, counted: bool) -> None:

@@ -1,14 +1,17 @@
-"""n*(t): the free device of least score, ties by rank, by a look at every device or by the tournament."""
+"""n*(t): the free device of least score, ties by rank, by a look at every device or by the tournament, whichever is cheaper."""
 
 from fedtwin.sim.fast.layout import NOBODY, Leaves, Records, Rules
 from fedtwin.sim.fast.steps import rate, view_of
-from fedtwin.sim.fast.tournament import least
+from fedtwin.sim.fast.tournament import build, least, settle_above
+
+SETTLING_IN_LOOKS = 15
+TRIAL_ROUNDS, FIRST_ROUNDS_OF_SCANS, MOST_ROUNDS_OF_SCANS = 64, 1_000, 1_000_000
 
 
-def choose(nodes: Records, order: Leaves, devices: Records, rules: Rules, round_: int) -> int:
-    if rules.indexed:
-        return least(nodes, order, devices, rules, round_)
-    return scan(devices, rules, round_)
+def choose(nodes: Records, order: Leaves, devices: Records, rules: Rules, run: Records) -> int:
+    if rules.indexed and not run.scanning:
+        return least(nodes, order, devices, rules, run.round)
+    return scan(devices, rules, run.round)
 
 
 def scan(devices: Records, rules: Rules, round_: int) -> int:
@@ -21,3 +24,30 @@ def scan(devices: Records, rules: Rules, round_: int) -> int:
         if best == NOBODY or score < best_score or (score == best_score and known.rank < best_rank):
             best, best_score, best_rank = device, score, known.rank
     return best
+
+
+def changed(nodes: Records, order: Leaves, devices: Records, rules: Rules, run: Records, device: int, at: int) -> None:
+    """The device became free or busy, or its state changed."""
+    if rules.indexed and not run.scanning:
+        settle_above(nodes, order, devices, rules, device, at)
+
+
+def prefer_the_cheaper(nodes: Records, order: Leaves, devices: Records, rules: Rules, run: Records) -> None:
+    """Before a round: where many devices are so close that the tournament is played anew each round, scans are cheaper.
+
+    The tournament is watched for a few rounds at a time; if it costs more than looking at everybody, scans take over for
+    a while, longer every time, before it is built again. Who is chosen does not depend on it.
+    """
+    if not rules.indexed or run.round < run.look_again_at:
+        return
+    work = nodes[0].until - run.work_before
+    if run.scanning:
+        run.scanning = False
+        build(nodes, order, devices, rules, run.round + 1)
+    elif run.look_again_at > 0 and work * SETTLING_IN_LOOKS > TRIAL_ROUNDS * len(devices):
+        run.scanning = True
+        run.rounds_of_scans = min(max(4 * run.rounds_of_scans, FIRST_ROUNDS_OF_SCANS), MOST_ROUNDS_OF_SCANS)
+    else:
+        run.rounds_of_scans //= 2
+    run.work_before = nodes[0].until
+    run.look_again_at = run.round + (run.rounds_of_scans if run.scanning else TRIAL_ROUNDS)

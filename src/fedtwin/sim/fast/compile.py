@@ -1,20 +1,19 @@
 """The compiled functions for one policy, power rule and mode: made once per process, kept on disk for the next."""
 
-import sys
-import time
 from collections.abc import Callable
 from functools import cache
 from types import FunctionType
 from typing import Any, NamedTuple
 
-from fedtwin.compiling import compiled, folder_of, is_kept, keep_on_disk
-from fedtwin.errors import CannotCompileError
+from fedtwin.compiling import compiled, folder_of, is_kept, keep_on_disk, stamp
+from fedtwin.errors import CannotCompileError, FedtwinError
 from fedtwin.policies import Policy, load_policy
 from fedtwin.policies.base import PowerRule
 from fedtwin.power import full_power_plan, optimal_plan
 from fedtwin.processes import interrupts_kept_for_later
 from fedtwin.registry import Mode
 from fedtwin.sim.fast import asynchronous, steps, synchronous
+from fedtwin.sim.fast.layout import State
 from fedtwin.sim.fast.tournament import lead_of_policy
 
 
@@ -25,16 +24,16 @@ class Kernels(NamedTuple):
     play: Callable[..., bool]
 
 
-LOAD_S, COMPILE_S = 1.5, 15.0
-_called: set[tuple[str, PowerRule, Mode]] = set()
+LOAD_S, COMPILE_S = 1.5, 10.0
+_made: dict[str, Kernels] = {}
 
 
 def seconds_to_compile(policy_name: str, power: PowerRule, mode: Mode) -> float:
     """About how long the first round has to wait: nothing in a process that has played before, little with a kept one."""
-    if (policy_name, power, mode) in _called:
+    replaced, play = _replaced(policy_name, power), _plain(mode)["play"]
+    if _key(play, tuple(replaced.items())) in _made:
         return 0.0
-    folder = folder_of(_purpose("play", policy_name, power, mode), _plain(mode)["play"], _replaced(policy_name, power))
-    return LOAD_S if is_kept(folder) else COMPILE_S
+    return LOAD_S if is_kept(folder_of(_purpose("play", policy_name, power, mode), play, replaced)) else COMPILE_S
 
 
 def can_be_tried(policy_name: str) -> bool:
@@ -44,18 +43,28 @@ def can_be_tried(policy_name: str) -> bool:
     return all(isinstance(function, FunctionType) for function in functions)
 
 
-@cache
 def kernels(policy_name: str, power: PowerRule, mode: Mode) -> Kernels:
+    """Compiled anew in a process where the policy, or anything it uses, has changed."""
     if not can_be_tried(policy_name):
-        raise CannotCompileError(f"policy.name = {policy_name!r} cannot be compiled (its score is no plain function).")
-    replaced = _replaced(policy_name, power)
-    made: dict[str, Any] = {}
-    for name, function in _plain(mode).items():
-        folder = folder_of(_purpose(name, policy_name, power, mode), function, replaced)
-        known = is_kept(folder)
-        made[name] = _announced(keep_on_disk(compiled(function, replaced), folder), name, policy_name, known=known)
-    _called.add((policy_name, power, mode))
-    return Kernels(**made)
+        raise _refusal(policy_name, "its score is no plain function")
+    replaced, plain = _replaced(policy_name, power), _plain(mode)
+    key = _key(plain["play"], tuple(replaced.items()))
+    if key not in _made:
+        made: dict[str, Any] = {}
+        for name, function in plain.items():
+            folder = folder_of(_purpose(name, policy_name, power, mode), function, replaced)
+            try:
+                fast = compiled(function, replaced)
+            except CannotCompileError as error:
+                raise _refusal(policy_name, str(error)) from None
+            made[name] = _told(keep_on_disk(fast, folder, f"the engine for {policy_name} ({mode})"), policy_name)
+        _made[key] = Kernels(**made)
+    return _made[key]
+
+
+@cache
+def _key(play: Callable[..., Any], replaced: tuple[tuple[Callable[..., Any], Callable[..., Any]], ...]) -> str:
+    return stamp(play, dict(replaced))
 
 
 def _plain(mode: Mode) -> dict[str, Callable[..., Any]]:
@@ -69,12 +78,8 @@ def _replaced(policy_name: str, power: PowerRule) -> dict[Callable[..., Any], Ca
     rule = {steps.plan_of_power_rule: optimal_plan if power == "optimal" else full_power_plan}
     if not isinstance(policy, Policy):
         return {**rule, steps.rate: steps.rate_by_oracle, steps.score_of_oracle: policy.score, lead_of_policy: no_lead}
-    return {
-        **rule,
-        steps.rate: steps.rate_by_policy,
-        steps.score_of_policy: policy.score,
-        lead_of_policy: policy.lead or no_lead,
-    }
+    lead = policy.lead or no_lead
+    return {**rule, steps.rate: steps.rate_by_policy, steps.score_of_policy: policy.score, lead_of_policy: lead}
 
 
 def _purpose(name: str, policy_name: str, power: PowerRule, mode: Mode) -> str:
@@ -87,30 +92,38 @@ def no_lead(ahead: Any, behind: Any, gap: float, knobs: Any) -> float:  # noqa: 
     return 0.0
 
 
-def _announced(function: Any, name: str, policy_name: str, *, known: bool) -> Callable[..., Any]:
-    """Says so when the first call compiles, and names the policy when that fails."""
+def _told(function: Any, policy_name: str) -> Callable[..., Any]:
+    """The first call compiles; what goes wrong, then or later, is told with the policy's name."""
     called = False
 
-    def call(*arguments: Any) -> Any:
+    def call(state: State, *arguments: Any) -> Any:
         nonlocal called
-        if called:
-            return function(*arguments)
         from numba.core.errors import NumbaError
 
-        begun = time.monotonic()
-        if not known and name == "play":
-            print(f"Compiling the engine for {policy_name}, once: about 10 s …", file=sys.stderr, flush=True)
         try:
+            if called:
+                return function(state, *arguments)
             with interrupts_kept_for_later():
-                answer = function(*arguments)
+                answer = function(state, *arguments)
+            called = True
+            return answer
         except NumbaError as error:
-            reason = next((line for line in str(error).splitlines() if line.strip()), "").strip().rstrip(".")
-            raise CannotCompileError(
-                f"policy.name = {policy_name!r} cannot be compiled ({reason}): run.engine = 'readable' runs it."
+            raise _refusal(policy_name, _reason(str(error))) from None
+        except ArithmeticError as error:
+            round_ = int(state.run["round"][0])
+            raise FedtwinError(
+                f"policy.name = {policy_name!r} failed in round {round_}: {type(error).__name__}: {error}."
             ) from None
-        called = True
-        if not known and name == "play":
-            print(f"Compiled in {time.monotonic() - begun:.0f} s.", file=sys.stderr, flush=True)
-        return answer
 
     return call
+
+
+def _refusal(policy_name: str, reason: str) -> CannotCompileError:
+    return CannotCompileError(f"policy.name = {policy_name!r} cannot be compiled ({reason}): run.engine = 'readable' runs it.")
+
+
+def _reason(text: str) -> str:
+    """The first line of Numba's explanation that explains something."""
+    empty = ("Failed in", "During:", "File ", "<source", "def ", ">>>", "There are")
+    lines = [line.strip() for line in text.splitlines()]
+    return next((line.rstrip(".:") for line in lines if line and not line.startswith(empty)), "of unknown reason")

@@ -97,6 +97,10 @@ RUN = np.dtype(
         ("asking", np.bool_),
         ("waiting", np.bool_),
         ("closing", np.bool_),
+        ("scanning", np.bool_),
+        ("look_again_at", np.int64),
+        ("work_before", np.int64),
+        ("rounds_of_scans", np.int64),
     ],
     align=True,
 )
@@ -118,7 +122,7 @@ ROW = np.dtype(
 """One row of the records; −1 stands for null in ``arrived`` and ``staleness``."""
 
 NODE = np.dtype([("until", np.int64), ("best", np.int32)], align=True)
-"""An inner node of the tournament: the best below it, and the round until which that is certain."""
+"""An inner node of the tournament: the best below it, and the round until which that is certain. Node 0 counts the work."""
 
 POINT = np.dtype([("round", np.int64), ("mean_cost", np.float64), ("total_queue", np.float64)], align=True)
 """A round at which the series is sampled, and what was found there."""

@@ -19,7 +19,7 @@ from fedtwin.sim.fast.tables import to_arrow
 from fedtwin.twin.state import sum_of_queues
 
 INDEX_FROM = 400
-FIRST_STRETCH, STRETCH_S, SAVE_EVERY_S = 1000, 0.2, 5.0
+FIRST_LOOKS, STRETCH_S, SAVE_EVERY_S = 300_000, 0.2, 5.0
 
 
 class Sink:
@@ -75,12 +75,17 @@ def finish(config: Config, start: Start, sink: Sink | None = None, progress: Cal
         first_rows.append(_take(state))
     if sink is not None and config.run.mode == "async":
         sink.start(pa.concat_tables([*first_rows, _take(state)]))
-    run, stretch, saved_at = state.run, FIRST_STRETCH, time.monotonic()
+    run, stretch, saved_at = state.run, max(1, FIRST_LOOKS // len(state.devices)), time.monotonic()
     while True:
         begun, first_round = time.monotonic(), int(run["round"][0])
-        over = own.play(state, rules, first_round + stretch)
-        if progress is not None:
-            progress(int(run["selections"][0]))
+        try:
+            over = own.play(state, rules, first_round + stretch)
+            if progress is not None:
+                progress(int(run["selections"][0]))
+        except BaseException:
+            if sink is not None:
+                sink.partial(to_arrow(state.rows[: int(run["rows"][0])]))
+            raise
         if sink is not None and (over or run["rows"][0] == len(state.rows)):
             sink.part(_take(state))
             saved_at = time.monotonic()

@@ -80,4 +80,5 @@ def new_tournament(devices: Records) -> tuple[Records, Leaves]:
     devices["leaf"][order] = np.arange(len(order), dtype=np.int32)
     nodes = np.zeros(max(2, 1 << (len(order) - 1).bit_length()), NODE)
     nodes["best"], nodes["until"] = NOBODY, NEVER
+    nodes["until"][0] = 0
     return nodes, order

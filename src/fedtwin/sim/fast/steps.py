@@ -3,7 +3,7 @@
 from fedtwin.physics.cost import within
 from fedtwin.physics.terms import Terms
 from fedtwin.physics.world import Draw, draw_round
-from fedtwin.policies.base import Knobs, View
+from fedtwin.policies.base import Knobs, View, last_if_nan
 from fedtwin.power import Plan
 from fedtwin.sim.fast.layout import Records, Rules
 from fedtwin.twin.state import mean_cost, queue_after_selection, queue_at, sum_of_queues
@@ -30,13 +30,13 @@ def rate(rules: Rules, known: Records, view: View) -> float:
 
 
 def rate_by_policy(rules: Rules, known: Records, view: View) -> float:  # noqa: ARG001
-    return score_of_policy(view, rules.knobs)
+    return last_if_nan(score_of_policy(view, rules.knobs))
 
 
 def rate_by_oracle(rules: Rules, known: Records, view: View) -> float:
     draw = draw_of(rules, known, view.round)
     plan = plan_of_power_rule(rules.terms, draw.gain, draw.cpu_hz, known.samples)
-    return score_of_oracle(view, plan.cost, rules.knobs)
+    return last_if_nan(score_of_oracle(view, plan.cost, rules.knobs))
 
 
 def view_of(rules: Rules, known: Records, device: int, round_: int) -> View:

@@ -6,7 +6,7 @@ from numpy.typing import NDArray
 from fedtwin.physics.cost import cost
 from fedtwin.physics.world import Draw
 from fedtwin.power import NOTHING_BINDS, Plan
-from fedtwin.sim.fast.choose import choose
+from fedtwin.sim.fast.choose import changed, choose, prefer_the_cheaper
 from fedtwin.sim.fast.layout import NOBODY, Records, Rules, State
 from fedtwin.sim.fast.steps import (
     draw_of,
@@ -21,7 +21,7 @@ from fedtwin.sim.fast.steps import (
     view_of,
     write_row,
 )
-from fedtwin.sim.fast.tournament import build, changed
+from fedtwin.sim.fast.tournament import build
 
 
 def begin(state: State, rules: Rules, places: NDArray[np.int32]) -> bool:  # noqa: ARG001
@@ -43,6 +43,7 @@ def play(state: State, rules: Rules, pause_at: int) -> bool:
                 return True
             if run.round >= pause_at:
                 return False
+            prefer_the_cheaper(state.nodes, state.order, state.devices, rules, run)
             run.round += 1
             run.asking = True
             run.answers = run.accepted = run.emitted = 0
@@ -59,7 +60,7 @@ def ask(state: State, rules: Rules) -> bool:
     run = state.run[0]
     if run.accepted == min(rules.channels, rules.rounds - run.selections):
         return False
-    device = choose(state.nodes, state.order, state.devices, rules, run.round)
+    device = choose(state.nodes, state.order, state.devices, rules, run)
     if device == NOBODY:
         return False
     known = state.devices[device]
@@ -77,8 +78,7 @@ def ask(state: State, rules: Rules) -> bool:
     run.answers += 1
     run.accepted += plan.feasible
     known.free = False
-    if rules.indexed:
-        changed(state.nodes, state.order, state.devices, rules, device, run.round)
+    changed(state.nodes, state.order, state.devices, rules, run, device, run.round)
     return True
 
 
@@ -118,8 +118,7 @@ def close_round(state: State, rules: Rules) -> bool:
         else:
             tally_decline(run)
         known.free = True
-        if rules.indexed:
-            changed(state.nodes, state.order, state.devices, rules, answer.device, run.round + 1)
+        changed(state.nodes, state.order, state.devices, rules, run, answer.device, run.round + 1)
         run.emitted += 1
     run.clock_s = run.clock_s + run.slowest_s
     run.closing = False

@@ -27,7 +27,7 @@ def build(nodes: Records, order: Leaves, devices: Records, rules: Rules, at: int
         settle(nodes, order, devices, rules, node, at)
 
 
-def changed(nodes: Records, order: Leaves, devices: Records, rules: Rules, device: int, at: int) -> None:
+def settle_above(nodes: Records, order: Leaves, devices: Records, rules: Rules, device: int, at: int) -> None:
     """The device became free or busy, or its state changed: everything above it is decided again, as of round ``at``."""
     node = (len(nodes) + devices[device].leaf) // 2
     while node >= 1:
@@ -57,6 +57,7 @@ def settle(nodes: Records, order: Leaves, devices: Records, rules: Rules, node: 
     if 2 * node < len(nodes):
         until = min(nodes[2 * node].until, nodes[2 * node + 1].until)
     own = nodes[node]
+    nodes[0].until += 1
     if left == NOBODY or right == NOBODY:
         own.best, own.until = max(left, right), until
         return
@@ -69,8 +70,8 @@ def settle(nodes: Records, order: Leaves, devices: Records, rules: Rules, node: 
             rounds = lead_of_policy(view_left, view_right, score_right - score_left, rules.knobs)
         else:
             rounds = lead_of_policy(view_right, view_left, score_left - score_right, rules.knobs)
-        if rounds < LONG:
-            until = min(until, at + 1 + math.floor(rounds))
+        if not rounds >= LONG:
+            until = min(until, at + 1 + (math.floor(rounds) if rounds > 0.0 else 0))
     own.best, own.until = left if left_leads else right, until
 
 

@@ -60,17 +60,19 @@ def play(state: State, rules: Rules, pause_at: int) -> bool:
                 if run.round >= pause_at:
                     return False
                 device = arrive(run, devices, flights, rules)
-                if device != NOBODY:
+                if rules.indexed and device != NOBODY:
                     changed(nodes, order, devices, rules, run, device, run.round + 1)
                 run.waiting = False
-            prefer_the_cheaper(nodes, order, devices, rules, run)
+            if rules.indexed and run.round >= run.look_again_at:
+                prefer_the_cheaper(nodes, order, devices, rules, run)
             run.round += 1
             run.asking = True
             while run.first_decliner != NOBODY:
                 device = run.first_decliner
                 devices[device].free = True
                 run.first_decliner = devices[device].next_decliner
-                changed(nodes, order, devices, rules, run, device, run.round)
+                if rules.indexed:
+                    changed(nodes, order, devices, rules, run, device, run.round)
         device = choose(nodes, order, devices, rules, run)
         if device == NOBODY:
             run.asking = False
@@ -102,7 +104,8 @@ def play(state: State, rules: Rules, pause_at: int) -> bool:
             tally_decline(run)
             known.next_decliner = run.first_decliner
             run.first_decliner = device
-        changed(nodes, order, devices, rules, run, device, run.round)
+        if rules.indexed:
+            changed(nodes, order, devices, rules, run, device, run.round)
 
 
 def depart(run: Records, known: Records, flights: Records, device: int, plan: Plan, counted: bool) -> None:

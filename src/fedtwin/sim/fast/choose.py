@@ -28,7 +28,7 @@ def scan(devices: Records, rules: Rules, round_: int) -> int:
 
 def changed(nodes: Records, order: Leaves, devices: Records, rules: Rules, run: Records, device: int, at: int) -> None:
     """The device became free or busy, or its state changed."""
-    if rules.indexed and not run.scanning:
+    if not run.scanning:
         settle_above(nodes, order, devices, rules, device, at)
 
 
@@ -38,8 +38,6 @@ def prefer_the_cheaper(nodes: Records, order: Leaves, devices: Records, rules: R
     The tournament is watched for a few rounds at a time; if it costs more than looking at everybody, scans take over for
     a while, longer every time, before it is built again. Who is chosen does not depend on it.
     """
-    if not rules.indexed or run.round < run.look_again_at:
-        return
     work = nodes[0].until - run.work_before
     if run.scanning:
         run.scanning = False

@@ -43,7 +43,8 @@ def play(state: State, rules: Rules, pause_at: int) -> bool:
                 return True
             if run.round >= pause_at:
                 return False
-            prefer_the_cheaper(state.nodes, state.order, state.devices, rules, run)
+            if rules.indexed and run.round >= run.look_again_at:
+                prefer_the_cheaper(state.nodes, state.order, state.devices, rules, run)
             run.round += 1
             run.asking = True
             run.answers = run.accepted = run.emitted = 0
@@ -78,7 +79,8 @@ def ask(state: State, rules: Rules) -> bool:
     run.answers += 1
     run.accepted += plan.feasible
     known.free = False
-    changed(state.nodes, state.order, state.devices, rules, run, device, run.round)
+    if rules.indexed:
+        changed(state.nodes, state.order, state.devices, rules, run, device, run.round)
     return True
 
 
@@ -118,7 +120,8 @@ def close_round(state: State, rules: Rules) -> bool:
         else:
             tally_decline(run)
         known.free = True
-        changed(state.nodes, state.order, state.devices, rules, run, answer.device, run.round + 1)
+        if rules.indexed:
+            changed(state.nodes, state.order, state.devices, rules, run, answer.device, run.round + 1)
         run.emitted += 1
     run.clock_s = run.clock_s + run.slowest_s
     run.closing = False

@@ -98,7 +98,7 @@ def _as_word() -> Any:
 def stamp(function: Plain, replaced: Mapping[Plain, Plain] | None = None) -> str:
     """Names what would be compiled: the code of all functions, their defaults, closures, and the globals they use."""
     text = hashlib.sha256()
-    for called in _reached(function, replaced or {}, {}):
+    for called in reached(function, replaced or {}, {}):
         text.update(f"{called.__module__} {called.__qualname__} {called.__defaults__} {called.__kwdefaults__}".encode())
         _add_code(text, called.__code__)
         values = {name: called.__globals__.get(name) for name in called.__code__.co_names}
@@ -123,12 +123,12 @@ def _add_code(text: Any, code: CodeType) -> None:
             text.update(repr(constant).encode())
 
 
-def _reached(function: Any, replaced: Mapping[Plain, Plain], found: dict[Any, None]) -> dict[Any, None]:
+def reached(function: Any, replaced: Mapping[Plain, Plain], found: dict[Any, None]) -> dict[Any, None]:
     """The function and all that it calls, directly or not, in the order they are met."""
     if function not in found:
         found[function] = None
         for called in _called_by(function, replaced).values():
-            _reached(called, replaced, found)
+            reached(called, replaced, found)
     return found
 
 

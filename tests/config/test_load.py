@@ -107,3 +107,21 @@ def test_assignments_are_read_as_toml_or_text() -> None:
     for text in ("rounds=3", "run.rounds"):
         with pytest.raises(FedtwinError, match=r"section\.key=value"):
             parse_assignment(text)
+
+
+def test_a_changed_helper_of_a_users_policy_is_another_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.syspath_prepend(tmp_path)
+    (tmp_path / "a_helper.py").write_text("def half(x):\n    return x / 2\n")
+    (tmp_path / "a_policy.py").write_text(
+        "from a_helper import half\nfrom fedtwin.policies import Policy\n\n\n"
+        "def score(view, knobs):\n    return half(view.queue)\n\n\nPOLICY = Policy(score, power='max')\n"
+    )
+    config = load_config(overrides={"policy.name": "a_policy:POLICY"})
+    first = config_hash(config)
+    assert config_hash(config) == first
+    (tmp_path / "a_helper.py").write_text("def half(x):\n    return x / 2.5\n")
+    assert config_hash(config) != first
+
+
+def test_engine_and_records_do_not_change_what_a_run_is() -> None:
+    assert config_hash(load_config(overrides={"run.engine": "readable", "run.records": False})) == config_hash(load_config())

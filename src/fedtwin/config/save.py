@@ -2,12 +2,15 @@
 
 import hashlib
 import json
+from importlib import import_module
 from importlib.util import find_spec
 from pathlib import Path
+from types import FunctionType
 from typing import Any
 
 import tomli_w
 
+from fedtwin.compiling import reached
 from fedtwin.config.schema import Config
 from fedtwin.errors import FedtwinError
 
@@ -25,7 +28,7 @@ def settings(config: Config) -> dict[str, Any]:
     if config.fleet.file is not None:
         flat["fleet.file"] = _digest(Path(config.fleet.file))
     if ":" in config.policy.name:
-        flat["policy.source"] = _source_digest(config.policy.name)
+        flat["policy.source"] = _policy_digest(config.policy.name)
     if config.learning is not None and ":" in config.learning.model:
         flat["learning.model_source"] = _source_digest(config.learning.model)
     if config.learning is not None and config.learning.dataset.endswith(".npz"):
@@ -47,6 +50,20 @@ def _source_digest(name: str) -> str:
     except (ImportError, ValueError, AttributeError):
         found = None
     return _digest(Path(found.origin)) if found is not None and found.origin and Path(found.origin).exists() else "unknown"
+
+
+def _policy_digest(name: str) -> str:
+    """The sources of a user's own policy, with those of the functions it calls, wherever these are."""
+    module, _, attribute = name.partition(":")
+    try:
+        policy = getattr(import_module(module), attribute)
+        functions = [one for one in (policy.score, getattr(policy, "lead", None)) if isinstance(one, FunctionType)]
+        called = {Path(one.__code__.co_filename) for function in functions for one in reached(function, {}, {})}
+    except Exception:
+        called = set()
+    ours = Path(__file__).parent.parent
+    digests = sorted({_digest(path) for path in called if path.exists() and not path.is_relative_to(ours)})
+    return hashlib.sha256(" ".join([_source_digest(name), *digests]).encode()).hexdigest()
 
 
 def _sections(config: Config) -> dict[str, dict[str, Any]]:

@@ -28,6 +28,7 @@ Plain = Callable[..., Any]
 SAME_MATH = frozenset(("sqrt", "log", "log1p", "log10", "exp", "expm1", "sin", "cos", "pow", "floor", "ceil", "fabs"))
 SAME_MATH |= {"isnan", "isinf", "isfinite", "inf", "nan", "pi", "e", "tau"}
 SAME_BUILTINS = frozenset(["abs", "min", "max", "float", "int", "bool", "len", "range", "NotImplementedError"])
+FORMAT = 2
 _announced: set[str] = set()
 
 
@@ -43,10 +44,11 @@ def compiled(function: Plain, replaced: Mapping[Plain, Plain] | None = None) -> 
     """
     if not can_compile():
         raise FedtwinError("The compiled engine needs Numba: pip install 'fedtwin[fast]', or run.engine = 'readable'.")
-    return _compiled(function, replaced or {}, {draws.as_word: _as_word()}, ())
+    return _compiled(function, replaced or {}, {draws.as_word: _as_word()}, (), stamp(function, replaced))
 
 
-def _compiled(function: Any, replaced: Mapping[Plain, Plain], known: dict[Any, Any], callers: tuple[Any, ...]) -> Any:
+def _compiled(function: Any, replaced: Mapping[Plain, Plain], known: dict[Any, Any], callers: tuple[Any, ...], tag: str) -> Any:
+    """``tag`` is a part of every name: code of two policies, read from disk into one process, must not be linked together."""
     from numba import njit
 
     if function in known:
@@ -56,10 +58,11 @@ def _compiled(function: Any, replaced: Mapping[Plain, Plain], known: dict[Any, A
     _require_same_numbers(function)
     names = dict(function.__globals__)
     for name, called in _called_by(function, replaced).items():
-        names[name] = _compiled(called, replaced, known, (*callers, function))
-    copy = FunctionType(function.__code__, names, function.__name__, function.__defaults__, function.__closure__)
+        names[name] = _compiled(called, replaced, known, (*callers, function), tag)
+    name = f"{function.__name__}_{tag}"
+    copy = FunctionType(function.__code__, names, name, function.__defaults__, function.__closure__)
     copy.__kwdefaults__, copy.__module__ = function.__kwdefaults__, function.__module__
-    copy.__qualname__ = function.__qualname__
+    copy.__qualname__ = name
     ours = function.__module__.partition(".")[0] == "fedtwin"
     known[function] = njit(copy, error_model="numpy" if ours else "python")
     return known[function]
@@ -137,7 +140,7 @@ def folder_of(purpose: str, function: Plain, replaced: Mapping[Plain, Plain] | N
     import llvmlite
     import numba
 
-    versions = f"{__version__} {sys.version} {numba.__version__} {llvmlite.__version__}"
+    versions = f"{FORMAT} {__version__} {sys.version} {numba.__version__} {llvmlite.__version__}"
     name = hashlib.sha256(f"{versions} {stamp(function, replaced)}".encode()).hexdigest()[:16]
     return cache_folder() / f"{purpose}-{name}"
 

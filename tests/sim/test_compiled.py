@@ -13,7 +13,9 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from fedtwin.config import Config, load_config
+from fedtwin.draws import Purpose, ranks
 from fedtwin.errors import CannotCompileError, FedtwinError, FedtwinWarning
+from fedtwin.physics.fleet import fleet_columns
 from fedtwin.policies import Knobs, Policy, View, load_policy
 from fedtwin.registry import POLICIES
 from fedtwin.sim import Result, engine_for, simulate
@@ -266,3 +268,18 @@ def test_trace_and_learning_are_for_the_readable_engine(tmp_path: Path) -> None:
     with pytest.raises(FedtwinError, match=r"a \[learning\] section"):
         simulate(load_config(overrides={"run.engine": "compiled", "learning.dataset": "digits"}))
     assert isinstance(simulate(asked).rounds, pa.Table)
+
+
+@pytest.mark.parametrize("max_time_s", [0.6, 1.0])
+def test_all_policies_in_one_process_choose_as_their_scans_do(monkeypatch: pytest.MonkeyPatch, max_time_s: float) -> None:
+    """One after the other, also with code read from disk: none may end up with the functions of another."""
+    shape = {"fleet.devices": 1500, "fleet.channels": 50, "run.rounds": 8000}
+    goal = {"objective.max_time_s": max_time_s, "objective.min_mean_samples": 0.02, "policy.bonus_scale": 0.02}
+    for name, mode in [("cu-ucb", "async"), ("queue-only", "async"), ("fairness", "async"), ("cu-ucb", "sync")]:
+        config = load_config(overrides={**shape, **goal, "run.mode": mode, "policy.name": name})
+        fleet, places, found = fleet_columns(config), ranks(config.run.seed, Purpose.TIES, 1500), []
+        for index_from in (1, 10**9):
+            monkeypatch.setattr(fast, "INDEX_FROM", index_from)
+            played = fast.finish(config, fast.prepare(config, fleet, places))
+            found.append((played.tally, played.clock_s, played.total_queue, played.trained.tolist()))
+        assert found[0] == found[1], (name, mode)

@@ -2,7 +2,7 @@
 
 The simulator and the live server drive it alike. A round: ``open_round``; then ``choose`` a device, ask it, and tell the
 coordinator what it answered (``accept`` or ``decline``), until one accepts (M in a synchronous round) or nobody is left;
-a device is asked at most once a round. When an upload arrives: ``report``.
+a device is asked at most once a round. When an upload arrives: ``report``; when it never does: ``give_up``.
 """
 
 import math
@@ -12,7 +12,7 @@ from typing import NamedTuple
 from fedtwin.errors import FedtwinError
 from fedtwin.policies.base import Knobs, OraclePolicy, Policy, View, last_if_nan
 from fedtwin.twin import update
-from fedtwin.twin.state import Twin, queue_at, total_queue
+from fedtwin.twin.state import Status, Twin, queue_at, total_queue
 from fedtwin.twin.update import Offer
 
 TrueCost = Callable[[int], float]
@@ -67,8 +67,30 @@ class Coordinator:
         if best is None:
             return None
         score, _, view = best
-        self._asked.add(view.device)
+        self.mark_asked(view.device)
         return Decision(self.round, view.device, score, view.queue)
+
+    def mark_asked(self, device: int) -> None:
+        """The device has been asked in this round."""
+        self._asked.add(device)
+
+    def anyone_to_ask(self) -> bool:
+        """Whether somebody idle has not been asked in this round."""
+        return any(self._may_be_asked(device) for device in range(len(self.twin.devices)))
+
+    def join(self, samples: int, at_s: float) -> int:
+        """A device more; it loses ties against those before it. Returns its number."""
+        self.twin = update.joined(self.twin, samples, max(self.round, 1), at_s)
+        self._ranks.append(len(self._ranks))
+        return len(self._ranks) - 1
+
+    def set_status(self, device: int, status: Status) -> None:
+        """The device is heard of again, not heard of any more, or left out."""
+        self.twin = update.with_status(self.twin, device, status)
+
+    def tell(self, device: int, gain: float | None, cpu_hz: float | None, at_s: float) -> None:
+        """Telemetry came in."""
+        self.twin = update.told(self.twin, device, gain, cpu_hz, at_s)
 
     def snapshot(self, true_cost: TrueCost | None = None) -> Snapshot:
         """What the decision about to be taken rests on, for every device."""
@@ -93,7 +115,7 @@ class Coordinator:
         if counted and self._learn_on_selection:
             self.twin = update.observed(self.twin, device, offer.cost)
 
-    def decline(self, device: int, gain: float, cpu_hz: float, at_s: float) -> None:
+    def decline(self, device: int, gain: float | None, cpu_hz: float | None, at_s: float) -> None:
         """The device finds no power that meets C5 and C6: nothing is spent, and the next best is asked."""
         self.twin = update.declined(self.twin, device, gain, cpu_hz, at_s)
 
@@ -107,6 +129,17 @@ class Coordinator:
             self.twin = update.observed(self.twin, device, cost)
         self.twin = update.uploaded(self.twin, device, compute_s, at_s)
         return staleness
+
+    def report_late(self) -> None:
+        """An upload is mixed in whose task had been given up."""
+        self.twin = update.uploaded_late(self.twin)
+
+    def give_up(self, device: int, cost: float, status: Status) -> None:
+        """The update will not come; it is charged ``cost``, so that a device that never delivers does not look cheap."""
+        known = self.twin.devices[device]
+        if known.counted and not self._learn_on_selection:
+            self.twin = update.observed(self.twin, device, cost)
+        self.set_status(device, status)
 
     def _may_be_asked(self, device: int) -> bool:
         return self.twin.devices[device].status == "idle" and device not in self._asked

@@ -2,11 +2,12 @@
 
 from fedtwin.config.load import build_config, load_config, parse_assignment, read_toml, replace_settings, seen_from
 from fedtwin.config.save import config_hash, settings, to_toml
-from fedtwin.config.schema import Config, LearningConfig
+from fedtwin.config.schema import Config, LearningConfig, LiveConfig
 
 __all__ = [
     "Config",
     "LearningConfig",
+    "LiveConfig",
     "build_config",
     "config_hash",
     "load_config",

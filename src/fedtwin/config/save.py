@@ -67,11 +67,9 @@ def _policy_digest(name: str) -> str:
 
 
 def _sections(config: Config) -> dict[str, dict[str, Any]]:
-    """Settings by section; a run that does not learn has no learning section."""
-    sections: dict[str, dict[str, Any]] = config.model_dump(mode="json")
-    if config.learning is None:
-        del sections["learning"]
-    return sections
+    """Settings by section; a run that does not learn has no learning section, a simulated one no live section."""
+    sections: dict[str, dict[str, Any] | None] = config.model_dump(mode="json")
+    return {name: keys for name, keys in sections.items() if keys is not None}
 
 
 def config_hash(config: Config) -> str:

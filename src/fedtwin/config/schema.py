@@ -160,6 +160,24 @@ class LearningConfig(Section):
     workers: Whole = Field(0, ge=0, le=1024, description="worker processes; 0: one per core")
 
 
+class LiveConfig(Section):
+    """A run on real devices. Seconds here are wall seconds. A run without this section takes the defaults."""
+
+    start_with: Whole = Field(0, ge=0, le=10_000_000, description="devices that must have joined first; 0: fleet.devices")
+    time_scale: Positive = Field(1.0, description="wall seconds per second of the run's clock; below 1 for emulated devices")
+    heartbeat_s: Positive = Field(5.0, description="between two heartbeats of a device")
+    offline_after_s: Positive = Field(20.0, description="a device not heard of for so long is asked no more")
+    ask_timeout_s: Positive = Field(2.0, description="a device that does not answer within is asked no more until heard again")
+    deadline_factor: Real = Field(2.0, ge=1, le=1000, description="a task is given up after its predicted time times this,")
+    deadline_margin_s: Positive = Field(5.0, description="and this on top")
+    late: Literal["mix", "refuse"] = Field("mix", description="the upload of a task that was given up")
+    max_staleness: Whole = Field(1000, ge=0, le=10**12, description="an upload of an older model is refused")
+    max_change: Positive = Field(10.0, description="largest ‖upload − model‖ over the larger of ‖model‖ and 1")
+    clock_tolerance_s: Positive = Field(0.25, description="how far a reported time may be from the server's clock")
+    quarantine_s: Positive = Field(3600.0, description="how long a device that failed a check is left out")
+    fsync: bool = Field(False, description="true: every write survives a loss of power, not only the end of a process")
+
+
 class Config(Section):
     """One run, whole."""
 
@@ -170,6 +188,7 @@ class Config(Section):
     policy: PolicyConfig = PolicyConfig()
     run: RunConfig = RunConfig()
     learning: LearningConfig | None = None
+    live: LiveConfig | None = None
 
     @model_validator(mode="after")
     def _aggregation_suits_the_mode(self) -> "Config":

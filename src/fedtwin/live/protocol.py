@@ -8,7 +8,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError
 
-PROTOCOL_VERSION = 1
+PROTOCOL_VERSION: Literal[1] = 1
 NAME = r"^[A-Za-z0-9_-]{1,64}$"
 TOKEN_HEADER = "Fedtwin-Token"
 

@@ -7,7 +7,7 @@ M, the model: the version the server holds and the one each device holds. Every 
 from typing import Literal, NamedTuple
 
 Source = Literal["measured", "estimated", "configured"]
-Status = Literal["idle", "in-flight", "offline"]
+Status = Literal["idle", "in-flight", "offline", "quarantined"]
 
 
 class Fact(NamedTuple):

@@ -34,10 +34,21 @@ def accepted(twin: Twin, device: int, round_: int, offer: Offer, at_s: float, *,
     )
 
 
-def declined(twin: Twin, device: int, gain: float, cpu_hz: float, at_s: float) -> Twin:
+def joined(twin: Twin, samples: int, round_: int, at_s: float) -> Twin:
+    """A device more, from the given round on: its virtual queue begins there."""
+    new = DeviceTwin(Fact(float(samples), at_s, "configured"), queue_round=round_)
+    return twin._replace(devices=(*twin.devices, new), queue_round_sum=twin.queue_round_sum + round_)
+
+
+def declined(twin: Twin, device: int, gain: float | None, cpu_hz: float | None, at_s: float) -> Twin:
     """No power meets C5 and C6: nothing is spent or learned of the cost, and the queue grows on."""
     old = twin.devices[device]
     return _with(twin, device, _told(old, gain, cpu_hz, at_s)._replace(declines=old.declines + 1))
+
+
+def told(twin: Twin, device: int, gain: float | None, cpu_hz: float | None, at_s: float) -> Twin:
+    """Telemetry: the device says how its link and its CPU are, as far as it knows."""
+    return _with(twin, device, _told(twin.devices[device], gain, cpu_hz, at_s))
 
 
 def observed(twin: Twin, device: int, cost: float) -> Twin:
@@ -52,13 +63,22 @@ def uploaded(twin: Twin, device: int, compute_s: float, at_s: float) -> Twin:
     return _with(twin, device, new)._replace(model_version=twin.model_version + 1)
 
 
+def uploaded_late(twin: Twin) -> Twin:
+    """An upload was mixed in whose task had been given up: the model is newer, of the device nothing more is learned."""
+    return twin._replace(model_version=twin.model_version + 1)
+
+
 def with_status(twin: Twin, device: int, status: Status) -> Twin:
     """The device was heard of again, or is not heard of any more."""
     return _with(twin, device, twin.devices[device]._replace(status=status))
 
 
-def _told(old: DeviceTwin, gain: float, cpu_hz: float, at_s: float) -> DeviceTwin:
-    return old._replace(gain=Fact(gain, at_s, "measured"), cpu_hz=Fact(cpu_hz, at_s, "measured"))
+def _told(old: DeviceTwin, gain: float | None, cpu_hz: float | None, at_s: float) -> DeviceTwin:
+    """What the device does not say stays as it was known."""
+    return old._replace(
+        gain=old.gain if gain is None else Fact(gain, at_s, "measured"),
+        cpu_hz=old.cpu_hz if cpu_hz is None else Fact(cpu_hz, at_s, "measured"),
+    )
 
 
 def _with(twin: Twin, device: int, new: DeviceTwin) -> Twin:

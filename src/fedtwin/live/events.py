@@ -1,0 +1,209 @@
+"""What happens in a live run, one event per line of its ledger. Events are all the state there is: replayed, they give it back.
+
+``at_s`` is the run's clock: wall seconds since the run began, over its time scale.
+"""
+
+from typing import Annotated, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, TypeAdapter
+
+
+StatusAfter = Literal["idle", "offline", "quarantined"]
+
+
+class _Event(BaseModel):
+    model_config = ConfigDict(frozen=True, extra="forbid")
+    at_s: float
+
+
+class Began(_Event):
+    """The first line: which run this is."""
+
+    kind: Literal["began"] = "began"
+    run: str
+    wall_s: float
+    config_hash: str
+    package_version: str
+    protocol: int
+    model_bytes: int
+
+
+class Joined(_Event):
+    """A device nobody knew has announced itself."""
+
+    kind: Literal["joined"] = "joined"
+    name: str
+    samples: int
+    hardware: dict[str, str]
+    measures: list[str]
+
+
+class Started(_Event):
+    """Enough devices are there. From here on they have numbers: these, and then as they join."""
+
+    kind: Literal["started"] = "started"
+    names: list[str]
+
+
+class Asked(_Event):
+    """The policy's choice at round t, with its score and the queues as they stood. Round 0: the first M dispatches."""
+
+    kind: Literal["asked"] = "asked"
+    round: int
+    device: int
+    score: float
+    queue: float
+    total_queue: float
+
+
+class Declined(_Event):
+    """The device asked last does not take the round; it is offline if it did not answer at all."""
+
+    kind: Literal["declined"] = "declined"
+    device: int
+    reason: str
+    gain: float | None = None
+    cpu_hz: float | None = None
+    offline: bool = False
+
+
+class Passed(_Event):
+    """Nobody took the round."""
+
+    kind: Literal["passed"] = "passed"
+    round: int
+
+
+class Dispatched(_Event):
+    """The device asked last took the round: its task, bound to it and to the model's version, and what it predicted."""
+
+    kind: Literal["dispatched"] = "dispatched"
+    token: str
+    device: int
+    round: int
+    version: int
+    gain: float
+    cpu_hz: float
+    power_w: float
+    compute_s: float
+    upload_s: float
+    compute_j: float
+    upload_j: float
+    cost: float
+    deadline_s: float
+
+
+class Applied(_Event):
+    """An upload was mixed in. Times, energies and cost are those the server believes; ``elapsed_s`` is by its own clock."""
+
+    kind: Literal["applied"] = "applied"
+    token: str
+    device: int
+    version: int
+    changed: bool
+    staleness: int
+    late: bool
+    compute_s: float
+    upload_s: float
+    compute_j: float
+    upload_j: float
+    cost: float
+    train_loss: float | None
+    elapsed_s: float
+    reported_s: float
+    believed: bool
+    sources: dict[str, str]
+    link_s: float
+    uploaded_bytes: int
+
+
+class GivenUp(_Event):
+    """The task has come to nothing: its deadline passed, the device failed, or came back without it."""
+
+    kind: Literal["given-up"] = "given-up"
+    token: str
+    device: int
+    reason: str
+    cost: float
+    status: StatusAfter
+
+
+class Refused(_Event):
+    """A message that was not believed. ``count``: how often this device was refused for this reason so far."""
+
+    kind: Literal["refused"] = "refused"
+    name: str
+    what: str
+    reason: str
+    token: str | None = None
+    count: int = 1
+
+
+class StatusChanged(_Event):
+    """The device is heard again, or not any more."""
+
+    kind: Literal["status"] = "status"
+    device: int
+    status: Literal["idle", "offline"]
+
+
+class Quarantined(_Event):
+    """The device failed a check and is left out until then."""
+
+    kind: Literal["quarantined"] = "quarantined"
+    name: str
+    reason: str
+    until_s: float
+
+
+class Released(_Event):
+    """The quarantine is over."""
+
+    kind: Literal["released"] = "released"
+    name: str
+
+
+class Measured(_Event):
+    """The model of a version on the test set."""
+
+    kind: Literal["evaluated"] = "evaluated"
+    round: int
+    version: int
+    model_at_s: float
+    energy_j: float
+    test_loss: float
+    test_accuracy: float
+
+
+class Resumed(_Event):
+    """The edge server was started again."""
+
+    kind: Literal["resumed"] = "resumed"
+
+
+class Stopped(_Event):
+    """The edge server was stopped, or the run is over."""
+
+    kind: Literal["stopped"] = "stopped"
+    finished: bool
+
+
+Event = (
+    Began
+    | Joined
+    | Started
+    | Asked
+    | Declined
+    | Passed
+    | Dispatched
+    | Applied
+    | GivenUp
+    | Refused
+    | StatusChanged
+    | Quarantined
+    | Released
+    | Measured
+    | Resumed
+    | Stopped
+)
+EVENT: TypeAdapter[Event] = TypeAdapter(Annotated[Event, Field(discriminator="kind")])

@@ -7,7 +7,7 @@ simulator; costs are always learned on arrival, because an offer is only what a 
 
 import re
 from collections import OrderedDict
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 from fedtwin.config import Config, LiveConfig
 from fedtwin.coordinator import Coordinator
@@ -42,7 +42,6 @@ class Member:
     device: int | None = None
     quarantined_until_s: float | None = None
     quarantine_reason: str | None = None
-    refusals: dict[str, int] = field(default_factory=dict)
 
 
 class Core:
@@ -62,6 +61,7 @@ class Core:
         self.open: dict[str, OpenTask] = {}
         self.given_up: OrderedDict[str, OpenTask] = OrderedDict()
         self.closed: OrderedDict[str, str] = OrderedDict()
+        self.refusals: OrderedDict[tuple[str, str], int] = OrderedDict()
         self.changes = 0
         self.energy_j = 0.0
         self.applied = 0
@@ -132,6 +132,8 @@ class Core:
     # What may happen next
 
     def join(self, name: str, hello: Hello, at_s: float) -> events.Joined:
+        if hello.samples is None:
+            raise ValueError("a device that joins says how many samples it trains on")
         return events.Joined(at_s=at_s, name=name, samples=hello.samples, hardware=hello.hardware, measures=hello.measures)
 
     def start(self, at_s: float) -> events.Started:
@@ -220,8 +222,7 @@ class Core:
 
     def refuse(self, name: str, what: str, reason: str, at_s: float, token: str | None = None) -> events.Refused:
         """Counted by the first word of the reason."""
-        member = self.members.get(name)
-        count = 1 + (member.refusals.get(reason.partition(":")[0], 0) if member is not None else 0)
+        count = 1 + self.refusals.get((name, reason.partition(":")[0]), 0)
         return events.Refused(at_s=at_s, name=name, what=what, reason=reason, token=token, count=count)
 
     def quarantine(self, name: str, reason: str, at_s: float) -> events.Quarantined:
@@ -254,9 +255,9 @@ class Core:
             case events.GivenUp():
                 self._given_up(event)
             case events.Refused():
-                member = self.members.get(event.name)
-                if member is not None:
-                    member.refusals[event.reason.partition(":")[0]] = event.count
+                self.refusals[event.name, event.reason.partition(":")[0]] = event.count
+                if len(self.refusals) > REMEMBERED_TOKENS:
+                    self.refusals.popitem(last=False)
             case events.StatusChanged():
                 self.coordinator.set_status(event.device, event.status)
                 self._waiting = self._waiting and event.status != "idle"

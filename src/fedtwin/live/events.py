@@ -7,7 +7,6 @@ from typing import Annotated, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, TypeAdapter
 
-
 StatusAfter = Literal["idle", "offline", "quarantined"]
 
 

@@ -81,18 +81,21 @@ class Telemetry(Message):
 
 
 class Hello(Message):
-    """A device announces itself, or is heard again after a reconnect."""
+    """A device announces itself, or is heard again after a reconnect. Without ``samples`` it only asks for the settings.
 
-    samples: Annotated[int, Field(ge=1, le=10**12)]
+    ``fresh``: the device has just been started, so a task it had before is lost.
+    """
+
+    samples: Annotated[int, Field(ge=1, le=10**12)] | None = None
+    fresh: bool = False
     hardware: dict[Annotated[str, Field(max_length=40)], Annotated[str, Field(max_length=200)]] = Field(
         default_factory=dict, max_length=20
     )
     measures: list[Annotated[str, Field(max_length=40)]] = Field(default_factory=list, max_length=20)
-    busy_with: Token | None = None
 
 
 class Welcome(Message):
-    """The edge server's answer to a hello: the run's settings, or a refusal."""
+    """The edge server's answer to a hello: the run's settings, or a refusal. An object is needed where a model is too large."""
 
     accepted: bool
     reason: Text | None = None

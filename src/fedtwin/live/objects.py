@@ -1,0 +1,65 @@
+"""Models larger than a message, in NATS object stores.
+
+Reading goes chunk by chunk, by single requests: a device needs no right to create consumers, whose messages it could have
+delivered to somebody else.
+"""
+
+import base64
+import hashlib
+import json
+from typing import Any
+
+from nats.js import JetStreamContext
+from nats.js.errors import APIError, NotFoundError
+
+CHUNK_BYTES = 512 * 1024
+
+
+class ObjectError(Exception):
+    """Why an object cannot be had, in a few words."""
+
+
+async def make_bucket(js: JetStreamContext, bucket: str, max_bytes: int) -> None:
+    """A bucket with room for ``max_bytes``; one that is there stays."""
+    try:
+        await js.object_store(bucket)
+    except NotFoundError:
+        await js.create_object_store(bucket, max_bytes=max_bytes)
+
+
+async def put_object(js: JetStreamContext, bucket: str, name: str, data: bytes) -> None:
+    from nats.js.api import ObjectMeta, ObjectMetaOptions
+
+    store = await js.object_store(bucket)
+    await store.put(name, data, meta=ObjectMeta(name=name, options=ObjectMetaOptions(max_chunk_size=CHUNK_BYTES)))
+
+
+async def delete_object(js: JetStreamContext, bucket: str, name: str) -> None:
+    store = await js.object_store(bucket)
+    await store.delete(name)
+
+
+async def get_object(js: JetStreamContext, bucket: str, name: str, most_bytes: int) -> bytes:
+    """The object, with its checksum checked; one that is missing, damaged or too large is an ``ObjectError``."""
+    stream = f"OBJ_{bucket}"
+    coded = base64.urlsafe_b64encode(name.encode()).decode()
+    try:
+        meta = await js.get_msg(stream, subject=f"$O.{bucket}.M.{coded}")
+        info: dict[str, Any] = json.loads(meta.data or b"{}")
+        size, subject, digest = int(info["size"]), f"$O.{bucket}.C.{info['nuid']}", str(info["digest"])
+        if info.get("deleted") or size > most_bytes:
+            raise ObjectError(f"size: the object has {size} bytes, {most_bytes} are allowed")
+        chunks, length, sequence = [], 0, 1
+        while length < size:
+            chunk = await js.get_msg(stream, seq=sequence, subject=subject, next=True)
+            if not chunk.data or chunk.seq is None:
+                raise ObjectError("missing: a part of the object is empty")
+            chunks.append(chunk.data)
+            length, sequence = length + len(chunk.data), chunk.seq + 1
+    except (APIError, KeyError, ValueError, TypeError) as error:
+        raise ObjectError(f"missing: {type(error).__name__}: {error}"[:200]) from None
+    data = b"".join(chunks)
+    found = base64.urlsafe_b64encode(hashlib.sha256(data).digest()).decode()
+    if len(data) != size or digest.partition("=")[2] != found:
+        raise ObjectError("damaged: the object's checksum is wrong")
+    return data

@@ -1,0 +1,190 @@
+"""A connection to the broker: plain text on this machine only, TLS with certificates of both sides everywhere else."""
+
+import asyncio
+import logging
+import os
+import ssl
+from collections.abc import Awaitable, Callable
+from ipaddress import ip_address
+from pathlib import Path
+from random import uniform
+from typing import TYPE_CHECKING
+from urllib.parse import urlsplit
+
+from fedtwin.errors import FedtwinError
+
+if TYPE_CHECKING:
+    from nats.aio.client import Client
+
+Callback = Callable[[], Awaitable[None]]
+LOG = logging.getLogger("fedtwin.live")
+CONNECT_TIMEOUT_S = 5
+RECONNECT_S = (0.1, 0.3)  # drawn per client, so that a fleet does not come back all at once
+PENDING_BYTES = 64 * 2**20
+REFUSALS = ("authorization", "authentication", "certificate", "tls", "ssl")
+
+
+def is_loopback(host: str) -> bool:
+    """``localhost``, 127.0.0.0/8 and ::1. Other names are not looked up: what they mean may change."""
+    if host.lower() == "localhost":
+        return True
+    try:
+        return ip_address(host).is_loopback
+    except ValueError:
+        return False
+
+
+def check_address(url: str, *, credentials: Path | None, insecure: bool) -> None:
+    """An address that may be spoken to: with credentials any, without them this machine only, unless the user insists."""
+    try:
+        parts = urlsplit(url)
+        host, _ = parts.hostname, parts.port
+    except ValueError:
+        host = None
+    if host is None or parts.scheme not in ("nats", "tls") or parts.username or parts.path.strip("/"):
+        raise FedtwinError(f"server address {url!r} is not of the form nats://HOST:PORT or tls://HOST:PORT.")
+    if credentials is not None:
+        return
+    if parts.scheme == "tls":
+        raise FedtwinError(f"server address {url!r} asks for TLS: give --credentials, a folder made by fedtwin provision.")
+    if not is_loopback(host) and not insecure:
+        raise FedtwinError(
+            f"server address {url!r} is another machine, where TLS is required: give --credentials, "
+            "or say --insecure to send everything in plain text."
+        )
+
+
+def ssl_context(credentials: Path) -> ssl.SSLContext:
+    """TLS 1.2 or newer, the server's name checked, our own certificate shown."""
+    for name in ("ca.pem", "cert.pem", "key.pem"):
+        if not os.access(credentials / name, os.R_OK):
+            raise FedtwinError(f"credentials {str(credentials)!r} lack a readable {name}: make them with fedtwin provision.")
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    context.minimum_version = ssl.TLSVersion.TLSv1_2
+    try:
+        context.load_verify_locations(credentials / "ca.pem")
+        context.load_cert_chain(credentials / "cert.pem", credentials / "key.pem")
+    except (ssl.SSLError, OSError) as error:
+        raise FedtwinError(f"credentials {str(credentials)!r} cannot be used: {reason_of(error)}.") from None
+    return context
+
+
+async def connect(
+    servers: list[str],
+    *,
+    name: str,
+    inbox: str,
+    credentials: Path | None,
+    insecure: bool,
+    on_disconnect: Callback | None = None,
+    on_reconnect: Callback | None = None,
+    keep_trying: bool = True,
+) -> "Client":
+    """A connection that comes back by itself, for ever.
+
+    With ``keep_trying`` the first connection is tried until it works, and what stands in its way is logged once; without, one
+    failure is a ``FedtwinError``. The server closes a revoked device's connection for good: ``is_closed`` says so, and the log.
+    """
+    for server in servers:
+        check_address(server, credentials=credentials, insecure=insecure)
+    context = None if credentials is None else ssl_context(credentials)
+    told = ""
+    while True:
+        try:
+            return await _connected(servers, name, inbox, context, on_disconnect, on_reconnect)
+        except (OSError, _nats_error(), asyncio.TimeoutError) as error:
+            sentence = _sentence(servers, error, context is not None)
+            if not keep_trying:
+                raise FedtwinError(sentence) from None
+            if sentence != told:
+                LOG.warning("%s Trying again until it works.", sentence)
+                told = sentence
+            await asyncio.sleep(uniform(*RECONNECT_S))
+
+
+async def _connected(
+    servers: list[str],
+    name: str,
+    inbox: str,
+    context: ssl.SSLContext | None,
+    on_disconnect: Callback | None,
+    on_reconnect: Callback | None,
+) -> "Client":
+    from nats.aio.client import Client
+
+    client, last = Client(), _LastTrouble()
+
+    async def closed() -> None:
+        if client.last_error is not None:
+            LOG.error("%s: the server closed the connection for good: %s.", name, reason_of(client.last_error))
+
+    try:
+        await client.connect(
+            servers,
+            name=name,
+            inbox_prefix=f"_INBOX.{inbox}",
+            error_cb=last.heard,
+            disconnected_cb=on_disconnect,
+            reconnected_cb=on_reconnect,
+            closed_cb=closed,
+            allow_reconnect=False,
+            max_reconnect_attempts=1,
+            reconnect_time_wait=uniform(*RECONNECT_S),  # type: ignore[arg-type]
+            connect_timeout=CONNECT_TIMEOUT_S,
+            pending_size=PENDING_BYTES,
+            tls=context,
+            tls_handshake_first=context is not None,  # the library would go without TLS if the greeting asked for none
+        )
+        if not client.is_connected:  # TLS 1.3 refuses a client after its handshake: to the library an end without an error
+            raise last.error or ConnectionResetError("the TLS handshake was refused: the certificate is not accepted")
+    except BaseException as error:
+        last.quiet = True
+        await client.close()
+        if last.error is not None and type(error).__name__ == "NoServersError":
+            raise last.error from None
+        raise
+    client.options.update(allow_reconnect=True, max_reconnect_attempts=-1)
+    last.name = name
+    return client
+
+
+class _LastTrouble:
+    """Hears what the library has to say: kept while the first connection is made, logged afterwards, the same thing once."""
+
+    def __init__(self) -> None:
+        self.error: Exception | None = None
+        self.name: str | None = None
+        self.quiet = False
+
+    async def heard(self, error: Exception) -> None:
+        before, self.error = self.error, error
+        if self.name is not None and not self.quiet and repr(before) != repr(error):
+            LOG.warning("%s: %s.", self.name, reason_of(error))
+
+
+def _sentence(servers: list[str], error: BaseException, secure: bool) -> str:
+    reason = reason_of(error)
+    place = ", ".join(servers)
+    if isinstance(error, ssl.SSLError) or any(word in reason.lower() for word in REFUSALS):
+        hint = "" if secure else " (it may want --credentials)"
+        return f"server {place} and this device do not accept each other: {reason}{hint}."
+    return f"server {place} cannot be reached: {reason}."
+
+
+def reason_of(error: BaseException) -> str:
+    """What went wrong, in a few words without a full stop."""
+    if isinstance(error, ssl.SSLCertVerificationError):
+        return f"the server's certificate is not accepted, {error.verify_message}"
+    if isinstance(error, ssl.SSLError):
+        return (error.reason or str(error)).replace("_", " ").lower()
+    if isinstance(error, OSError) and error.strerror:
+        return error.strerror
+    return str(error).removeprefix("nats: ").strip("'. ") or type(error).__name__
+
+
+def _nats_error() -> type[Exception]:
+    try:
+        from nats.errors import Error
+    except ImportError:
+        raise FedtwinError("the live fleet needs nats-py: pip install 'fedtwin[live]'.") from None
+    return Error

@@ -7,6 +7,8 @@ import typer
 from fedtwin.cli.compare import compare
 from fedtwin.cli.config import config_app
 from fedtwin.cli.data import data_app
+from fedtwin.cli.device import device, evaluator
+from fedtwin.cli.edge import edge
 from fedtwin.cli.figure import figure
 from fedtwin.cli.power import power
 from fedtwin.cli.run import run
@@ -22,6 +24,9 @@ app.command()(compare)
 app.command()(sweep)
 app.command()(figure)
 app.command()(power)
+app.command()(edge)
+app.command()(device)
+app.command()(evaluator)
 app.add_typer(config_app, name="config")
 app.add_typer(data_app, name="data")
 

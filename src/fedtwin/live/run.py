@@ -54,6 +54,7 @@ class LiveRun:
 
     def __init__(self, folder: Path, *, new: str | None) -> None:
         self.folder = folder
+        self.last_applied: events.Applied | None = None
         self._lock = Lock(folder / LOCK_NAME)
         try:
             self.config = load_config(folder / CONFIG_NAME)
@@ -168,39 +169,35 @@ class LiveRun:
         self._mix(found.task, done, start, upload, max(0.0, arrived_s - found.task.sent.at_s), late=found.late)
         return None
 
-    def _mix(
-        self, task: OpenTask, done: Done, start: Weights, upload: Weights, elapsed_s: float, *, late: bool
-    ) -> None:
+    def _mix(self, task: OpenTask, done: Done, start: Weights, upload: Weights, elapsed_s: float, *, late: bool) -> None:
         core, sent = self.core, task.sent
         believed = gate.believe(done, elapsed_s, core.terms, core.live)
         staleness, old_version = core.version - sent.version, core.version
         weights, changed = self.model.mixed(start, upload, core.changes - task.changes, float(done.samples))
         self.model.save(old_version + 1, weights, changed=changed)
-        readings = {"compute_s": done.compute_s, "upload_s": done.upload_s, "compute_j": done.compute_j, "upload_j": done.upload_j}
-        sources = {key: reading.source for key, reading in readings.items()}
-        self.commit(
-            events.Applied(
-                at_s=self.now_s(),
-                token=sent.token,
-                device=sent.device,
-                version=old_version + 1,
-                changed=changed,
-                staleness=staleness,
-                late=late,
-                compute_s=believed.compute_s,
-                upload_s=believed.upload_s,
-                compute_j=believed.compute_j,
-                upload_j=believed.upload_j,
-                cost=believed.cost,
-                train_loss=done.train_loss,
-                elapsed_s=elapsed_s,
-                reported_s=believed.reported_s,
-                believed=believed.agrees,
-                sources={**sources, "cpu_hz": done.cpu_source},
-                link_s=done.link_s.value,
-                uploaded_bytes=done.model_bytes,
-            )
+        sources = {key: getattr(done, key).source for key in ("compute_s", "upload_s", "compute_j", "upload_j")}
+        self.last_applied = events.Applied(
+            at_s=self.now_s(),
+            token=sent.token,
+            device=sent.device,
+            version=old_version + 1,
+            changed=changed,
+            staleness=staleness,
+            late=late,
+            compute_s=believed.compute_s,
+            upload_s=believed.upload_s,
+            compute_j=believed.compute_j,
+            upload_j=believed.upload_j,
+            cost=believed.cost,
+            train_loss=done.train_loss,
+            elapsed_s=elapsed_s,
+            reported_s=believed.reported_s,
+            believed=believed.agrees,
+            sources={**sources, "cpu_hz": done.cpu_source},
+            link_s=done.link_s.value,
+            uploaded_bytes=done.model_bytes,
         )
+        self.commit(self.last_applied)
         if self.model.needs_start:
             self.model.keep_only(self._versions_needed())
         else:

@@ -74,16 +74,16 @@ class RunFolder:
 
     def write_start_table(self, table: pa.Table) -> None:
         if self._keeps_rounds:
-            _write_whole(table, self.path / START_NAME)
+            write_table(table, self.path / START_NAME)
 
     def write_evaluations(self, evaluations: list[Any]) -> None:
         """All evaluations so far, as tuples in the order of the columns."""
-        _write_whole(_table_of(evaluations, EVALUATIONS), self.path / EVALUATIONS_NAME)
+        write_table(table_of(evaluations, EVALUATIONS), self.path / EVALUATIONS_NAME)
 
     def write_refusals(self, refusals: list[Any]) -> None:
         """All refusals so far, as tuples in the order of the columns; a run that refused nothing has no such file."""
         if refusals:
-            _write_whole(_table_of(refusals, REFUSALS), self.path / REFUSALS_NAME)
+            write_table(table_of(refusals, REFUSALS), self.path / REFUSALS_NAME)
         else:
             (self.path / REFUSALS_NAME).unlink(missing_ok=True)
 
@@ -112,7 +112,7 @@ class RunFolder:
 
     def save_part(self, table: pa.Table) -> None:
         """The part that is being filled, as it stands."""
-        _write_whole(table, self.path / ROUNDS_NAME / f"part-{self._parts:06d}.parquet", quick=True)
+        write_table(table, self.path / ROUNDS_NAME / f"part-{self._parts:06d}.parquet", quick=True)
 
     def finish(self, summary: Mapping[str, Any]) -> None:
         """The parts become one file, and the summary is written."""
@@ -157,13 +157,13 @@ class RunFolder:
         (self.path / CONFIG_NAME).write_text(to_toml(config), encoding="utf-8")
 
 
-def _table_of(rows: list[Any], schema: pa.Schema) -> pa.Table:
+def table_of(rows: list[Any], schema: pa.Schema) -> pa.Table:
     columns = list(zip(*rows, strict=True)) or [()] * len(schema)
     arrays = [pa.array(column, type=kind.type) for column, kind in zip(columns, schema, strict=True)]
     return pa.Table.from_arrays(arrays, schema=schema)
 
 
-def _write_whole(table: pa.Table, path: Path, *, quick: bool = False) -> None:
+def write_table(table: pa.Table, path: Path, *, quick: bool = False) -> None:
     """Whole or not at all; ``quick`` for what is written again at the end."""
     unfinished = path.with_name(f".{path.name}")
     if quick:

@@ -1,0 +1,113 @@
+"""``fedtwin device`` and ``fedtwin evaluator``: the agents of a live fleet."""
+
+from typing import Annotated, Any
+
+import typer
+
+from fedtwin.cli.edge import (
+    CredentialsOption,
+    InsecureOption,
+    LogFormat,
+    LogLevel,
+    RunName,
+    ServerOption,
+    check_name,
+    set_up_logs,
+)
+from fedtwin.errors import FedtwinError
+
+RADIOS = ("measured", "emulated")
+
+
+def device(
+    name: Annotated[str, typer.Argument(help="Name of this device: letters, digits, - and _.")],
+    server: ServerOption = None,
+    run_name: RunName = "main",
+    data: Annotated[
+        str | None, typer.Option(metavar="FILE.npz|NAME", help="This device's samples; the run's data set by default.")
+    ] = None,
+    samples: Annotated[int | None, typer.Option(min=1, help="D_n, samples of one training; all of its own by default.")] = None,
+    command: Annotated[
+        str | None, typer.Option(metavar="COMMAND", help="Train by this command instead of PyTorch (docs/live.md).")
+    ] = None,
+    no_training: Annotated[bool, typer.Option("--no-training", help="Give models back as they came.")] = False,
+    radio: Annotated[str, typer.Option(help="measured (the real link) or emulated (the simulator's channel).")] = "measured",
+    distance_m: Annotated[float, typer.Option(min=0.1, help="Distance to the server, for an emulated radio.")] = 100.0,
+    emulate: Annotated[
+        int | None, typer.Option(metavar="K", min=0, help="Be device K of the run's simulated fleet: place, CPU, data.")
+    ] = None,
+    cpu_hz: Annotated[float | None, typer.Option(min=1e6, help="CPU frequency, where the system does not tell.")] = None,
+    credentials: CredentialsOption = None,
+    insecure: InsecureOption = False,
+    log_level: LogLevel = "info",
+    log_format: LogFormat = "text",
+) -> None:
+    """Run the agent of one device: it joins the fleet, answers, trains and uploads until it is stopped."""
+    from fedtwin.live.serving import require_nats, serve
+
+    require_nats()
+    set_up_logs(log_level, log_format)
+    check_name("NAME", name)
+    check_name("--run", run_name)
+    if radio not in RADIOS:
+        raise FedtwinError(f"--radio {radio!r} is not allowed: it must be one of {', '.join(RADIOS)}.")
+    if (command is not None or no_training) and samples is None:
+        raise FedtwinError("--command and --no-training need --samples N: how many samples one training takes.")
+    if command is not None and no_training:
+        raise FedtwinError("--command and --no-training exclude each other.")
+    from fedtwin.live.agent import Agent, AgentOptions
+    from fedtwin.live.trainers import CommandTrainer, NoTrainer, TorchTrainer, Trainer
+
+    trainer: Trainer = TorchTrainer(name, data, samples, emulate)
+    if command is not None and samples is not None:
+        trainer = CommandTrainer(command, samples)
+    elif no_training and samples is not None:
+        trainer = NoTrainer(samples)
+    options = AgentOptions(
+        name,
+        servers_of(server),
+        trainer,
+        run=run_name,
+        radio="emulated" if emulate is not None else radio,
+        distance_m=distance_m,
+        fleet_device=emulate,
+        cpu_hz=cpu_hz,
+        credentials=credentials,
+        insecure=insecure,
+    )
+
+    def make() -> Any:
+        agent = Agent(options)
+        return agent.run(), agent.stop
+
+    serve(make)
+
+
+def evaluator(
+    server: ServerOption = None,
+    run_name: RunName = "main",
+    data: Annotated[str | None, typer.Option(metavar="FILE.npz|NAME", help="Test set in place of the run's.")] = None,
+    credentials: CredentialsOption = None,
+    insecure: InsecureOption = False,
+    log_level: LogLevel = "info",
+    log_format: LogFormat = "text",
+) -> None:
+    """Run an evaluation worker: it needs PyTorch, and tells the edge server how good the model is."""
+    from fedtwin.live.serving import require_nats, serve
+
+    require_nats()
+    set_up_logs(log_level, log_format)
+    check_name("--run", run_name)
+    from fedtwin.live.evaluator import Evaluator
+
+    def make() -> Any:
+        worker = Evaluator(servers_of(server), run_name, data=data, credentials=credentials, insecure=insecure)
+        return worker.run(), worker.stop
+
+    serve(make)
+
+
+def servers_of(server: list[str] | None) -> list[str]:
+    if not server:
+        raise FedtwinError("--server URL is needed: the address the edge server shows when it starts.")
+    return server

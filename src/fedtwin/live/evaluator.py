@@ -1,0 +1,108 @@
+"""The evaluation worker: has PyTorch and the test set, and answers with loss and accuracy."""
+
+import asyncio
+import logging
+from contextlib import suppress
+from pathlib import Path
+
+from nats.aio.client import Client
+from nats.aio.msg import Msg
+from pydantic import ValidationError
+
+from fedtwin.config import Config
+from fedtwin.errors import FedtwinError
+from fedtwin.live.logs import say
+from fedtwin.live.objects import ObjectError, get_object
+from fedtwin.live.protocol import Evaluate, Evaluated, Subjects, split_body
+from fedtwin.live.tensors import Codec, UnfitError
+from fedtwin.live.transport import connect
+
+MOST_MODEL_BYTES = 2**34
+
+
+class Evaluator:
+    """One worker for one run; ``data`` in place of the run's own data set where that is not here."""
+
+    def __init__(
+        self, servers: list[str], run: str, *, data: str | None = None, credentials: Path | None = None, insecure: bool = False
+    ) -> None:
+        self._servers, self._subjects, self._data = servers, Subjects(run), data
+        self._credentials, self._insecure = credentials, insecure
+        self._stop = asyncio.Event()
+        self._settings: dict[str, object] = {}
+        self._client: Client | None = None
+
+    def stop(self) -> None:
+        self._stop.set()
+
+    async def run(self) -> None:
+        import_torch()
+        self._client = await connect(
+            self._servers,
+            name="evaluator",
+            inbox="evaluator",
+            credentials=self._credentials,
+            insecure=self._insecure,
+        )
+        try:
+            await self._client.subscribe(self._subjects.evaluate, cb=self._on_request)
+            await self._stop.wait()
+        finally:
+            await self._client.close()
+
+    async def _on_request(self, message: Msg) -> None:
+        header, body = split_body(message.data)
+        try:
+            request = Evaluate.model_validate_json(header)
+            model = bytes(body)
+            if request.object_name is not None:
+                assert self._client is not None
+                model = await get_object(
+                    self._client.jetstream(), self._subjects.models_bucket, request.object_name, MOST_MODEL_BYTES
+                )
+            found = await asyncio.to_thread(self._evaluate, request.config, model)
+        except (ValidationError, ObjectError, UnfitError, FedtwinError) as error:
+            say(logging.WARNING, "cannot evaluate", reason=str(error))
+            return
+        with suppress(Exception):
+            await message.respond(found.encoded())
+
+    def _evaluate(self, settings: dict[str, object], model: bytes) -> Evaluated:
+        if settings != self._settings:
+            self._prepare(Config.model_validate(settings))
+            self._settings = settings
+        found = self._trainer.evaluate(self._codec.decode(model))
+        return Evaluated(test_loss=found.test_loss, test_accuracy=found.test_accuracy)
+
+    def _prepare(self, config: Config) -> None:
+        from fedtwin.learning.data import load_dataset
+        from fedtwin.learning.executors import make_workload
+        from fedtwin.learning.local import Images, LocalTrainer
+
+        if config.learning is None:
+            raise FedtwinError("The run has no [learning] section: there is nothing to evaluate.")
+        data = load_dataset(self._data or config.learning.dataset)
+        workload = make_workload(config, data.image_shape, data.classes)
+        self._trainer = LocalTrainer(workload.network(), Images(data), config.learning)
+        self._codec = Codec(workload.initial()[0])
+
+
+def import_torch() -> None:
+    try:
+        import torch
+    except ImportError:
+        raise FedtwinError("Evaluation needs PyTorch: pip install 'fedtwin[learn]'.") from None
+    torch.set_num_threads(1)
+
+
+def initial_model(config: Config) -> bytes:
+    """The model everybody starts from, as bytes: the same as a simulation of the configuration starts from."""
+    import_torch()
+    from fedtwin.learning.data import load_dataset
+    from fedtwin.learning.executors import make_workload
+
+    if config.learning is None:
+        raise FedtwinError("The configuration has no [learning] section: give --initial FILE.safetensors.")
+    data = load_dataset(config.learning.dataset)
+    layout, weights = make_workload(config, data.image_shape, data.classes).initial()
+    return Codec(layout).encode(weights)

@@ -1,0 +1,86 @@
+"""Prometheus metrics of the edge server."""
+
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, start_http_server
+
+from fedtwin.errors import FedtwinError
+from fedtwin.live import events
+from fedtwin.live.core import Core
+from fedtwin.live.events import Event
+
+STATES = ("idle", "in-flight", "offline", "quarantined")
+TASK_BUCKETS_S = (0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1, 2, 5, 10, 30, 60, 300)
+
+
+class Metrics:
+    """Counts events as they happen; gauges are read from the core when they are set."""
+
+    def __init__(self) -> None:
+        self.registry = CollectorRegistry()
+        self._applied = self._counter("uploads_applied", "Uploads mixed into the model")
+        self._late = self._counter("uploads_late", "Of these, uploads whose task had been given up")
+        self._disbelieved = self._counter("times_disbelieved", "Reported times replaced by the server's clock")
+        self._refused = self._counter("refusals", "Messages refused", ["reason"])
+        self._given_up = self._counter("tasks_given_up", "Tasks that came to nothing")
+        self._dispatched = self._counter("tasks_dispatched", "Tasks handed out")
+        self._declined = self._counter("declines", "Rounds declined, by reason", ["reason"])
+        self._quarantined = self._counter("quarantines", "Devices put in quarantine")
+        self._energy = self._counter("energy_joules", "Energy of all updates mixed in")
+        self._task_s = Histogram(
+            "fedtwin_task_seconds", "From task to upload, by the server's clock", buckets=TASK_BUCKETS_S, registry=self.registry
+        )
+        self._devices = self._gauge("devices", "Devices by status", ["status"])
+        self._round = self._gauge("round", "Rounds begun")
+        self._version = self._gauge("model_version", "Version of the model")
+        self._queue = self._gauge("total_queue", "Sum of the virtual queues")
+        self._accuracy = self._gauge("test_accuracy", "Accuracy of the model on the test set")
+        self._connected = self._gauge("broker_connected", "1 while the broker is reached")
+
+    def serve(self, address: str) -> int:
+        """Answers at http://HOST:PORT/metrics; returns the port."""
+        host, _, port = address.rpartition(":")
+        try:
+            server, _ = start_http_server(int(port), addr=host or "127.0.0.1", registry=self.registry)
+        except (OSError, ValueError, OverflowError) as error:
+            raise FedtwinError(f"--metrics {address!r} cannot be served: it must be HOST:PORT and free ({error}).") from None
+        return int(server.server_port)
+
+    def happened(self, event: Event, time_scale: float) -> None:
+        match event:
+            case events.Applied():
+                self._applied.inc()
+                self._late.inc(event.late)
+                self._disbelieved.inc(not event.believed)
+                self._energy.inc(event.compute_j + event.upload_j)
+                self._task_s.observe(event.elapsed_s * time_scale)
+            case events.Refused():
+                self._refused.labels(event.reason.partition(":")[0]).inc()
+            case events.GivenUp():
+                self._given_up.inc()
+            case events.Dispatched():
+                self._dispatched.inc()
+            case events.Declined():
+                self._declined.labels(event.reason.partition(":")[0]).inc()
+            case events.Quarantined():
+                self._quarantined.inc()
+            case events.Measured():
+                self._accuracy.set(event.test_accuracy)
+            case _:
+                pass
+
+    def look(self, core: Core, *, connected: bool) -> None:
+        """Sets the gauges."""
+        self._connected.set(connected)
+        if not core.started:
+            return
+        statuses: list[str] = [device.status for device in core.twin.devices]
+        for state in STATES:
+            self._devices.labels(state).set(statuses.count(state))
+        self._round.set(core.round)
+        self._version.set(core.version)
+        self._queue.set(core.coordinator.total_queue())
+
+    def _counter(self, name: str, what: str, labels: list[str] | None = None) -> Counter:
+        return Counter(f"fedtwin_{name}", what, labels or [], registry=self.registry)
+
+    def _gauge(self, name: str, what: str, labels: list[str] | None = None) -> Gauge:
+        return Gauge(f"fedtwin_{name}", what, labels or [], registry=self.registry)

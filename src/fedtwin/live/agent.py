@@ -39,6 +39,7 @@ from fedtwin.live.protocol import (
     split_body,
 )
 from fedtwin.live.radio import EmulatedRadio, Link, MeasuredRadio, Radio
+from fedtwin.live.serving import close
 from fedtwin.live.trainers import Trainer, TrainingError
 from fedtwin.live.transport import connect
 from fedtwin.physics.compute import compute_energy_j
@@ -125,7 +126,7 @@ class Agent:
                 with suppress(TimeoutError, asyncio.CancelledError):
                     await asyncio.wait_for(self._job, timeout=5.0)
         finally:
-            await self._client.close()
+            await close(self._client)
 
     # Joining
 

@@ -40,6 +40,7 @@ from fedtwin.live.protocol import (
     with_body,
 )
 from fedtwin.live.run import LiveRun, new_token
+from fedtwin.live.serving import close
 from fedtwin.live.transport import connect
 
 TICK_S = 0.05
@@ -139,7 +140,7 @@ class EdgeServer:
             self._happen(events.Stopped(at_s=self.run.now_s(), finished=finished))
             return finished
         finally:
-            await self._client.close()
+            await close(self._client)
 
     async def _until_done(self, tasks: list[asyncio.Task[None]]) -> bool:
         deadline = None

@@ -14,6 +14,7 @@ from fedtwin.errors import FedtwinError
 from fedtwin.live.logs import say
 from fedtwin.live.objects import ObjectError, get_object
 from fedtwin.live.protocol import Evaluate, Evaluated, Subjects, split_body
+from fedtwin.live.serving import close
 from fedtwin.live.tensors import Codec, UnfitError
 from fedtwin.live.transport import connect
 
@@ -48,7 +49,7 @@ class Evaluator:
             await self._client.subscribe(self._subjects.evaluate, cb=self._on_request)
             await self._stop.wait()
         finally:
-            await self._client.close()
+            await close(self._client)
 
     async def _on_request(self, message: Msg) -> None:
         header, body = split_body(message.data)
@@ -71,7 +72,7 @@ class Evaluator:
         if settings != self._settings:
             self._prepare(Config.model_validate(settings))
             self._settings = settings
-        found = self._trainer.evaluate(self._codec.decode(model))
+        found = self._trainer.evaluate(self._codec.decode_own(model))
         return Evaluated(test_loss=found.test_loss, test_accuracy=found.test_accuracy)
 
     def _prepare(self, config: Config) -> None:

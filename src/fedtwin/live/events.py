@@ -107,7 +107,7 @@ class Applied(_Event):
     compute_j: float
     upload_j: float
     cost: float
-    train_loss: float | None
+    train_loss: float | None = None
     elapsed_s: float
     reported_s: float
     believed: bool

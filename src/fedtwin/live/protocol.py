@@ -157,7 +157,7 @@ class Done(Message):
     version: Annotated[int, Field(ge=0)]
     samples: Annotated[int, Field(ge=1, le=10**12)]
     model_bytes: Annotated[int, Field(ge=0)]
-    train_loss: Loss | None
+    train_loss: Loss | None = None
     object_name: Annotated[str, Field(max_length=100)] | None = None
     cpu_hz: Annotated[float, Field(ge=1e6, le=1e12)]
     cpu_source: Source

@@ -70,7 +70,9 @@ class Book:
         self._row_of: dict[str, int] = {}
         self._sent: dict[str, events.Dispatched] = {}
         self.rows: list[Row] = []
-        self.tasks: dict[str, tuple[Any, ...]] = {}
+        self.tasks: dict[str, dict[str, Any]] = {}
+        self._sums: dict[int, tuple[int, float, float, float]] = {}
+        self.start_s = 0.0
         self.evaluations: list[Evaluation] = []
         self.refusals: list[Refusal] = []
         self.samples: dict[str, int] = {}
@@ -85,31 +87,35 @@ class Book:
         match event:
             case events.Joined():
                 self.samples[event.name] = event.samples
+            case events.Started():
+                self.start_s = event.at_s
             case events.Asked():
                 if event.round > self._round:
                     self._round = event.round
                 self._asked = event
             case events.Declined() if self._asked is not None:
                 gain, cpu_hz = event.gain or math.nan, event.cpu_hz or math.nan
-                self._add(self._row(self._asked, event.at_s, gain, cpu_hz, declined=event.reason), last=False)
+                self._add(self._row(self._asked, event.at_s - self.start_s, gain, cpu_hz, declined=event.reason), last=False)
             case events.Dispatched() if self._asked is not None:
                 self._row_of[event.token], self._sent[event.token] = len(self.rows), event
-                self._add(self._row(self._asked, event.at_s, event.gain, event.cpu_hz, sent=event), last=True)
+                self._add(self._row(self._asked, event.at_s - self.start_s, event.gain, event.cpu_hz, sent=event), last=True)
                 self.cpu_hz[event.device] = event.cpu_hz
-                self.tasks[event.token] = self._task(event, None, "open")
+                self.tasks[event.token] = self._task(event)
             case events.Applied():
                 if not event.late:
                     self._settle(event.token, event)
                 self._news = event.device, event.staleness, event.train_loss
-                self.tasks[event.token] = self._task(self._sent[event.token], event, "late" if event.late else "applied")
+                self._end(event)
             case events.GivenUp():
                 self._give_up(event)
             case events.Refused():
                 device = self._names.index(event.name) if event.name in self._names else -1
-                self.refusals.append(Refusal(self._round, event.at_s, device, f"{event.what}: {event.reason}"))
+                self.refusals.append(Refusal(self._round, event.at_s - self.start_s, device, f"{event.what}: {event.reason}"))
             case events.Measured():
                 self.evaluations.append(
-                    Evaluation(event.round, event.model_at_s, event.energy_j, event.test_loss, event.test_accuracy)
+                    Evaluation(
+                        event.round, event.model_at_s - self.start_s, event.energy_j, event.test_loss, event.test_accuracy
+                    )
                 )
             case _:
                 pass
@@ -133,7 +139,7 @@ class Book:
         upload_s = max(event.at_s - sent.at_s - sent.compute_s, 0.0)
         row = self.rows[place]
         self.rows[place] = self._with(row, sent.compute_s, upload_s, sent.compute_j, sent.upload_j, event.cost)
-        self.tasks[event.token] = self._task(sent, None, f"given up: {event.reason}", event.at_s)
+        self.tasks[event.token].update(outcome=f"given up: {event.reason}", ended_s=event.at_s - self.start_s)
 
     def _with(self, row: Row, compute_s: float, upload_s: float, compute_j: float, upload_j: float, cost: float) -> Row:
         return row._replace(
@@ -181,19 +187,43 @@ class Book:
         )
         return row if sent is None else self._with(row, sent.compute_s, sent.upload_s, sent.compute_j, sent.upload_j, sent.cost)
 
-    def _task(
-        self, sent: events.Dispatched, took: events.Applied | None, outcome: str, ended_s: float | None = None
-    ) -> tuple[Any, ...]:
-        predicted = (sent.compute_s + sent.upload_s, sent.compute_j + sent.upload_j, sent.cost)
-        name = self._names[sent.device]
-        head = (sent.round, sent.device, name, sent.at_s, took.at_s if took else ended_s, outcome, sent.version)
-        if took is None:
-            return (*head, None, predicted[0], None, None, None, predicted[1], None, predicted[2], *(None,) * 5)
-        return (
-            *head, took.staleness, predicted[0], took.compute_s + took.upload_s, took.elapsed_s, took.link_s,
-            predicted[1], took.compute_j + took.upload_j, predicted[2], took.cost, took.believed,
-            _mixed(took.sources, "compute_s", "upload_s"), _mixed(took.sources, "compute_j", "upload_j"), took.uploaded_bytes,
-        )  # fmt: skip
+    def _task(self, sent: events.Dispatched) -> dict[str, Any]:
+        """A task as it is handed out: what the twin had seen of the device on average, and what the device predicts."""
+        count, *sums = self._sums.get(sent.device, (0, 0.0, 0.0, 0.0))
+        known = [total / count if count else None for total in sums]
+        return {
+            "round": sent.round,
+            "device": sent.device,
+            "name": self._names[sent.device],
+            "dispatched_s": sent.at_s - self.start_s,
+            "outcome": "open",
+            "version": sent.version,
+            "twin_s": known[0],
+            "twin_j": known[1],
+            "twin_cost": known[2],
+            "predicted_s": sent.compute_s + sent.upload_s,
+            "predicted_j": sent.compute_j + sent.upload_j,
+            "predicted_cost": sent.cost,
+        }
+
+    def _end(self, took: events.Applied) -> None:
+        time_s, energy_j = took.compute_s + took.upload_s, took.compute_j + took.upload_j
+        count, *sums = self._sums.get(took.device, (0, 0.0, 0.0, 0.0))
+        self._sums[took.device] = count + 1, sums[0] + time_s, sums[1] + energy_j, sums[2] + took.cost
+        self.tasks[took.token].update(
+            ended_s=took.at_s - self.start_s,
+            outcome="late" if took.late else "applied",
+            staleness=took.staleness,
+            actual_s=time_s,
+            actual_j=energy_j,
+            actual_cost=took.cost,
+            elapsed_s=took.elapsed_s,
+            link_s=took.link_s,
+            believed=took.believed,
+            time_source=_mixed(took.sources, "compute_s", "upload_s"),
+            energy_source=_mixed(took.sources, "compute_j", "upload_j"),
+            uploaded_bytes=took.uploaded_bytes,
+        )
 
 
 def _mixed(sources: dict[str, str], *keys: str) -> str:
@@ -210,7 +240,7 @@ def write_records(folder: Path, core: Core) -> dict[str, Any]:
     write_table(to_table([row for row in book.rows if row.round == 0], schema), folder / START_NAME)
     rounds = [row for row in book.rows if row.round > 0]
     write_table(to_table(rounds, schema), folder / ROUNDS_NAME)
-    write_table(table_of(list(book.tasks.values()), TASKS), folder / TASKS_NAME)
+    write_table(pa.Table.from_pylist(list(book.tasks.values()), schema=TASKS), folder / TASKS_NAME)
     write_table(_devices(core, book), folder / DEVICES_NAME)
     if config.learning is not None:
         write_table(table_of(book.evaluations, EVALUATIONS), folder / EVALUATIONS_NAME)
@@ -242,7 +272,7 @@ def _summary(core: Core, book: Book, rounds: list[Row]) -> dict[str, Any]:
     tally = Tally()
     for row in rounds:
         tally.add(row, 0.0 if row.compute_s is None or row.upload_s is None else row.compute_s + row.upload_s)
-    outcomes = [str(task[5]) for task in book.tasks.values()]
+    outcomes = [str(task["outcome"]) for task in book.tasks.values()]
     extra = {
         "live": True,
         "devices": len(core.names),
@@ -256,7 +286,7 @@ def _summary(core: Core, book: Book, rounds: list[Row]) -> dict[str, Any]:
         return extra
     selections = [device.selections * device.samples.value for device in core.twin.devices]
     summary = tally.summary(
-        virtual_time_s=core.last_at_s,
+        virtual_time_s=core.last_at_s - book.start_s,
         rounds=core.round,
         trained=selections,
         total_queue=core.coordinator.total_queue_at_the_end(),

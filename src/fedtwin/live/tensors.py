@@ -44,6 +44,11 @@ class Codec:
             return Weights(floats, counters)
         return self._decode_by_name(bytes(data))
 
+    def decode_own(self, data: bytes | memoryview) -> Weights:
+        """The same in memory of its own, which may be written to."""
+        floats, counters = self.decode(data)
+        return Weights(np.array(floats), np.array(counters))
+
     def _decode_by_name(self, data: bytes) -> Weights:
         tensors = load_tensors(data)
         if reason := self.layout.misfit(tensors):

@@ -160,7 +160,7 @@ class TorchTrainer:
         if self._trainer is None or self._codec is None or self._samples is None:
             raise TrainingError("not prepared")
         try:
-            start = self._codec.decode(model)
+            start = self._codec.decode_own(model)
         except UnfitError as error:
             raise TrainingError(f"the model does not fit learning.model: {error}") from None
         order = training_order(self._share, self._seed, self._number, round_, self._samples, self._epochs)

@@ -1,0 +1,246 @@
+"""What the live fleet costs: tasks per second and latency through the whole edge server, beside a bare NATS echo of the same
+bytes in the same run; memory with 500 idle devices; an idle agent; the price of fsync. Writes docs/live_performance.md.
+
+    python -m benchmarks.live_overhead [--quick]
+"""
+
+import asyncio
+import json
+import os
+import resource
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+import nats
+import numpy as np
+from safetensors.numpy import save_file
+
+from fedtwin.live.broker import Broker, BrokerOptions
+
+MODEL_VALUES = 250_000
+DEVICES = 8
+FEDTWIN = [sys.executable, "-m", "fedtwin"]
+ECHO = """
+import asyncio, sys, nats
+async def main(url, subject):
+    client = await nats.connect(url)
+    async def back(message):
+        await client.publish(message.reply, message.data)
+    await client.subscribe(subject, cb=back)
+    await client.flush()
+    print("ready", flush=True)
+    await asyncio.Event().wait()
+asyncio.run(main(*sys.argv[1:]))
+"""
+
+
+def rss_mb(pid: int) -> float:
+    for line in Path(f"/proc/{pid}/status").read_text().splitlines():
+        if line.startswith("VmRSS"):
+            return int(line.split()[1]) / 1024
+    return 0.0
+
+
+def cpu_s(pid: int) -> float:
+    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+
+def write_model(path: Path) -> None:
+    values = np.random.default_rng(0).normal(size=MODEL_VALUES).astype(np.float32)
+    save_file({"weights": values}, path)
+
+
+async def echo(folder: Path, seconds: float, in_flight: int) -> dict[str, float]:
+    """The same bytes there and back, nothing else: core NATS, one process per device."""
+    broker = Broker.start(folder / "echo", BrokerOptions(folder / "echo" / "store"), die_with_parent=True)
+    devices = [
+        subprocess.Popen([sys.executable, "-c", ECHO, broker.url, f"echo.{k}"], stdout=subprocess.PIPE) for k in range(DEVICES)
+    ]
+    try:
+        for device in devices:
+            assert device.stdout is not None
+            device.stdout.readline()
+        client = await nats.connect(broker.url, pending_size=64 * 2**20)
+        body = os.urandom(4 * MODEL_VALUES)
+        taken: list[float] = []
+
+        async def keep_one_in_flight(device: int, until: float) -> None:
+            while time.perf_counter() < until:
+                before = time.perf_counter()
+                await client.request(f"echo.{device}", body, timeout=30)
+                taken.append(time.perf_counter() - before)
+
+        async def play(length_s: float) -> float:
+            taken.clear()
+            begin = time.perf_counter()
+            await asyncio.gather(*(keep_one_in_flight(k, begin + length_s) for k in range(in_flight)))
+            return len(taken) / (time.perf_counter() - begin)
+
+        await play(1.0)
+        rate = await play(seconds)
+        await client.close()
+        return {"tasks_per_s": rate, "p50_ms": 1e3 * statistics.median(taken)}
+    finally:
+        for device in devices:
+            device.kill()
+            device.wait()
+        broker.stop()
+
+
+def edge_run(folder: Path, rounds: int, channels: int, *settings: str) -> dict[str, float]:
+    """The whole edge server and eight agents as a user starts them, with trainings that give the model back."""
+    write_model(folder / "model.safetensors")
+    run = folder / "run"
+    command = [*FEDTWIN, "edge", "--out", str(run), "--initial", str(folder / "model.safetensors"), "--rounds", str(rounds)]
+    command += ["--log-level", "error", "--set", f"fleet.devices={DEVICES}", "--set", f"fleet.channels={channels}"]
+    for setting in settings:
+        command += ["--set", setting]
+    edge = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
+    url = read_url(edge)
+    devices = [start_device(url, k) for k in range(DEVICES)]
+    try:
+        spent: dict[int, float] = {}
+        while edge.poll() is None:
+            for process in (edge, *devices):
+                try:
+                    spent[process.pid] = cpu_s(process.pid)
+                except OSError:
+                    pass
+            time.sleep(0.2)
+        measured = read_ledger(run / "ledger.jsonl")
+        tasks = rounds + channels
+        measured["edge_cpu_ms"] = 1e3 * spent[edge.pid] / tasks
+        measured["device_cpu_ms"] = 1e3 * sum(spent[device.pid] for device in devices) / tasks
+        return measured
+    finally:
+        for device in devices:
+            device.terminate()
+            device.wait()
+
+
+def read_url(edge: "subprocess.Popen[str]") -> str:
+    assert edge.stderr is not None
+    for line in edge.stderr:
+        if "nats://" in line:
+            return line.split("--server ")[1].split()[0]
+    raise RuntimeError("the edge server did not start")
+
+
+def start_device(url: str, number: int) -> "subprocess.Popen[bytes]":
+    command = [*FEDTWIN, "device", f"device-{number}", "--server", url, "--no-training", "--samples", "70"]
+    return subprocess.Popen([*command, "--log-level", "error"], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+
+
+def read_ledger(path: Path) -> dict[str, float]:
+    """Rate between the first tenth and the end; latency from the question to the model on disk."""
+    asked: dict[int, float] = {}
+    begun: dict[str, float] = {}
+    ends, taken = [], []
+    for line in path.open(encoding="utf-8"):
+        event = json.loads(line)
+        if event["kind"] == "asked":
+            asked[event["device"]] = event["at_s"]
+        elif event["kind"] == "dispatched":
+            begun[event["token"]] = asked[event["device"]]
+        elif event["kind"] == "applied":
+            ends.append(event["at_s"])
+            taken.append(event["at_s"] - begun[event["token"]])
+    first = len(ends) // 10
+    taken = sorted(taken[first:])
+    return {
+        "tasks_per_s": (len(ends) - first - 1) / (ends[-1] - ends[first]),
+        "p50_ms": 1e3 * statistics.median(taken),
+        "p99_ms": 1e3 * taken[int(0.99 * len(taken))],
+    }
+
+
+def idle_agent(folder: Path) -> float:
+    """Resident memory of an agent without PyTorch that has joined and waits."""
+    broker = Broker.start(folder / "idle", BrokerOptions(folder / "idle" / "store"), die_with_parent=True)
+    write_model(folder / "idle.safetensors")
+    command = [*FEDTWIN, "edge", "--out", str(folder / "idle-run"), "--initial", str(folder / "idle.safetensors")]
+    edge = subprocess.Popen([*command, "--server", broker.url, "--log-level", "error"], stderr=subprocess.DEVNULL)
+    device = start_device(broker.url, 0)
+    try:
+        time.sleep(6.0)
+        return rss_mb(device.pid)
+    finally:
+        for process in (device, edge):
+            process.terminate()
+            process.wait()
+        broker.stop()
+
+
+async def many_idle(folder: Path, count: int) -> dict[str, float]:
+    """Edge server and broker while ``count`` devices are connected, beat, and are asked nothing."""
+    from fedtwin.live.agent import Agent, AgentOptions
+    from fedtwin.live.trainers import NoTrainer
+
+    write_model(folder / "many.safetensors")
+    command = [*FEDTWIN, "edge", "--out", str(folder / "many"), "--initial", str(folder / "many.safetensors")]
+    command += ["--set", f"fleet.devices={count + 1}", "--log-level", "error"]
+    edge = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
+    url = read_url(edge)
+    agents = [Agent(AgentOptions(f"device-{k}", [url], NoTrainer(70))) for k in range(count)]
+    tasks = [asyncio.create_task(agent.run()) for agent in agents]
+    try:
+        joined = 0
+        for _ in range(300):
+            await asyncio.sleep(0.2)
+            joined = (folder / "many" / "ledger.jsonl").read_text(encoding="utf-8").count('"kind":"joined"')
+            if joined == count:
+                break
+        await asyncio.sleep(10.0)
+        broker = json.loads((folder / "many" / "broker" / "broker.json").read_text(encoding="utf-8"))
+        before = cpu_s(edge.pid)
+        await asyncio.sleep(5.0)
+        return {
+            "joined": joined,
+            "edge_mb": rss_mb(edge.pid),
+            "broker_mb": rss_mb(broker["pid"]),
+            "edge_cpu_percent": 100 * (cpu_s(edge.pid) - before) / 5.0,
+        }
+    finally:
+        for agent in agents:
+            agent.stop()
+        await asyncio.gather(*tasks, return_exceptions=True)
+        edge.terminate()
+        edge.wait()
+
+
+def main() -> None:
+    resource.setrlimit(resource.RLIMIT_NOFILE, (8192, resource.getrlimit(resource.RLIMIT_NOFILE)[1]))
+    quick = "--quick" in sys.argv
+    rounds, seconds = (800, 3.0) if quick else (3000, 8.0)
+    found: dict[str, dict[str, float]] = {}
+    with tempfile.TemporaryDirectory() as text:
+        root = Path(text)
+
+        def part(name: str) -> Path:
+            (root / name).mkdir()
+            return root / name
+
+        found["echo, 8 in flight"] = asyncio.run(echo(part("a"), seconds, 8))
+        found["edge, 8 in flight"] = edge_run(part("b"), rounds, 8)
+        found["echo again, 8 in flight"] = asyncio.run(echo(part("c"), seconds, 8))
+        found["echo, 1 in flight"] = asyncio.run(echo(part("d"), seconds / 2, 1))
+        found["edge, 1 in flight"] = edge_run(part("e"), rounds // 4, 1)
+        if not quick:
+            found["edge with fsync, 8 in flight"] = edge_run(part("f"), rounds // 4, 8, "live.fsync=true")
+            found["500 idle devices"] = asyncio.run(many_idle(part("g"), 500))
+        found["idle agent"] = {"mb": idle_agent(part("h"))}
+    for name, numbers in found.items():
+        print(f"{name:32}", {key: round(value, 2) for key, value in numbers.items()})
+    ratio = found["edge, 8 in flight"]["tasks_per_s"] / found["echo, 8 in flight"]["tasks_per_s"]
+    added = found["edge, 1 in flight"]["p50_ms"] - found["echo, 1 in flight"]["p50_ms"]
+    loaded = found["edge, 8 in flight"]["p50_ms"] - found["echo, 8 in flight"]["p50_ms"]
+    print(f"ratio {ratio:.2f}, added p50 {added:.1f} ms with one in flight, {loaded:.1f} ms with eight")
+
+
+if __name__ == "__main__":
+    main()

@@ -13,6 +13,7 @@ import subprocess
 import sys
 import tempfile
 import time
+from contextlib import suppress
 from pathlib import Path
 
 import nats
@@ -106,11 +107,9 @@ def edge_run(folder: Path, rounds: int, channels: int, *settings: str) -> dict[s
     try:
         spent: dict[int, float] = {}
         while edge.poll() is None:
-            for process in (edge, *devices):
-                try:
-                    spent[process.pid] = cpu_s(process.pid)
-                except OSError:
-                    pass
+            for pid in (edge.pid, *(device.pid for device in devices)):
+                with suppress(OSError):
+                    spent[pid] = cpu_s(pid)
             time.sleep(0.2)
         measured = read_ledger(run / "ledger.jsonl")
         tasks = rounds + channels

@@ -10,6 +10,7 @@ from fedtwin.cli.data import data_app
 from fedtwin.cli.device import device, evaluator
 from fedtwin.cli.edge import edge
 from fedtwin.cli.figure import figure
+from fedtwin.cli.live import live_app
 from fedtwin.cli.power import power
 from fedtwin.cli.run import run
 from fedtwin.cli.sweep import sweep
@@ -29,6 +30,7 @@ app.command()(device)
 app.command()(evaluator)
 app.add_typer(config_app, name="config")
 app.add_typer(data_app, name="data")
+app.add_typer(live_app, name="live")
 
 
 @app.callback(invoke_without_command=True)

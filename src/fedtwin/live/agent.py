@@ -355,6 +355,7 @@ class Agent:
             link_s=link_s,
         )
         await self._publish(self._subjects.result(name), done.encoded(), f"{task.token}-r", task.token)
+        say(logging.DEBUG, "uploaded", device=name, round=task.round, token=task.token, version=task.version)
 
     async def _compute(self, offer: Offer, measured_s: float, joules: list[int] | None) -> tuple[Reading, Reading]:
         """Time and energy of the training. An emulated CPU takes the time of its model; a real one teaches us its cycles."""

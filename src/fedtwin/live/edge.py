@@ -48,6 +48,7 @@ MIRROR_EVERY_S = 0.5
 MESSAGE_SLACK_BYTES = 4096
 ACK_WAIT_S = 30.0
 MOST_WAITING_PER_DEVICE = 4
+DRAIN_LOOKS = 60
 CONSUMER = "edge"
 
 
@@ -129,6 +130,8 @@ class EdgeServer:
                 asyncio.create_task(work) for work in (self._ask_for_ever(), self._tick_for_ever(), self._mirror_for_ever())
             ]
             finished = await self._until_done(tasks)
+            if finished:
+                await self._until_drained()
             for task in tasks:
                 task.cancel()
             await asyncio.gather(*tasks, return_exceptions=True)
@@ -156,6 +159,15 @@ class EdgeServer:
                     return False
             await asyncio.sleep(TICK_S)
         return True
+
+    async def _until_drained(self) -> None:
+        """Uploads of tasks that had been given up may still wait at the broker."""
+        for _ in range(DRAIN_LOOKS):
+            with suppress(nats.errors.Error, nats.js.errors.Error, TimeoutError):
+                found = await self.js.consumer_info(self._subjects.stream, CONSUMER)
+                if not found.num_pending and not found.num_ack_pending:
+                    return
+            await asyncio.sleep(TICK_S)
 
     def _happen(self, event: Event) -> None:
         self.run.commit(event)

@@ -19,6 +19,7 @@ from fedtwin.live.run import LiveRun
 
 TIMEOUT_S = 120.0
 TRIES_AT_THE_END = 20
+RETRY_S = 0.5
 OBJECT_NAME = "evaluation"
 
 
@@ -44,8 +45,7 @@ class Evaluations:
             return
         now_s = self._run.now_s()
         if now_s >= self._next_s and self._run.core.version != self._seen_version:
-            self._job = asyncio.create_task(self._evaluate())
-            self._next_s = (now_s // learning.evaluate_every_s + 1.0) * learning.evaluate_every_s
+            self._job = asyncio.create_task(self._evaluate_when_due(learning.evaluate_every_s))
 
     async def last(self) -> None:
         """The final model."""
@@ -58,7 +58,16 @@ class Evaluations:
         for _ in range(TRIES_AT_THE_END):
             if await self._evaluate():
                 return
-            await asyncio.sleep(0.25)
+            await asyncio.sleep(RETRY_S)
+
+    async def _evaluate_when_due(self, every_s: float) -> bool:
+        begun_s = self._run.now_s()
+        found = await self._evaluate()
+        if found:
+            self._next_s = (begun_s // every_s + 1.0) * every_s
+        else:
+            await asyncio.sleep(RETRY_S)
+        return found
 
     async def _evaluate(self) -> bool:
         assert self._client is not None

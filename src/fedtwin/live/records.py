@@ -16,7 +16,7 @@ from fedtwin.live.core import Core
 from fedtwin.live.events import Event
 from fedtwin.live.ledger import LEDGER_NAME, read_events
 from fedtwin.live.model import model_path
-from fedtwin.physics.cost import within
+from fedtwin.physics.cost import cost, within
 from fedtwin.physics.terms import Terms, terms_of
 from fedtwin.records import DEVICES, Row, Tally, rounds_schema, to_table
 from fedtwin.records.folder import (
@@ -43,14 +43,18 @@ _TASK_COLUMNS: list[tuple[str, pa.DataType]] = [
     ("outcome", pa.string()),
     ("version", pa.int64()),
     ("staleness", pa.int64()),
+    ("twin_s", pa.float64()),
     ("predicted_s", pa.float64()),
-    ("measured_s", pa.float64()),
+    ("actual_s", pa.float64()),
     ("elapsed_s", pa.float64()),
     ("link_s", pa.float64()),
+    ("twin_j", pa.float64()),
     ("predicted_j", pa.float64()),
-    ("measured_j", pa.float64()),
+    ("actual_j", pa.float64()),
+    ("twin_cost", pa.float64()),
     ("predicted_cost", pa.float64()),
-    ("measured_cost", pa.float64()),
+    ("actual_cost", pa.float64()),
+    ("clock_cost", pa.float64()),
     ("believed", pa.bool_()),
     ("time_source", pa.string()),
     ("energy_source", pa.string()),
@@ -141,13 +145,13 @@ class Book:
         self.rows[place] = self._with(row, sent.compute_s, upload_s, sent.compute_j, sent.upload_j, event.cost)
         self.tasks[event.token].update(outcome=f"given up: {event.reason}", ended_s=event.at_s - self.start_s)
 
-    def _with(self, row: Row, compute_s: float, upload_s: float, compute_j: float, upload_j: float, cost: float) -> Row:
+    def _with(self, row: Row, compute_s: float, upload_s: float, compute_j: float, upload_j: float, charged: float) -> Row:
         return row._replace(
             compute_s=compute_s,
             upload_s=upload_s,
             compute_j=compute_j,
             upload_j=upload_j,
-            cost=cost,
+            cost=charged,
             time_ok=within(compute_s + upload_s, self._terms.max_time_s),
             energy_ok=within(compute_j + upload_j, self._terms.max_energy_j),
         )
@@ -217,6 +221,7 @@ class Book:
             actual_s=time_s,
             actual_j=energy_j,
             actual_cost=took.cost,
+            clock_cost=cost(self._terms, took.elapsed_s, energy_j),
             elapsed_s=took.elapsed_s,
             link_s=took.link_s,
             believed=took.believed,

@@ -1,0 +1,212 @@
+"""Kills edge server, broker and devices at random moments, brings them back, and checks the ledger by its own arithmetic.
+
+python -m tests.live.chaos SEED KILLS ROUNDS FOLDER
+"""
+
+import contextlib
+import json
+import os
+import random
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from safetensors.numpy import load_file, save_file
+
+from tests.live.adding_device import SAMPLES
+
+ENTRIES = 64
+MIN_MEAN_SAMPLES = 1.0
+SETTINGS = {
+    "live.heartbeat_s": 0.3,
+    "live.offline_after_s": 3.0,
+    "live.ask_timeout_s": 0.5,
+    "live.deadline_margin_s": 1.5,
+    "live.max_staleness": 100000,
+    "live.max_change": 1000,
+    "objective.min_mean_samples": MIN_MEAN_SAMPLES,
+}
+
+
+class Fleet:
+    """The processes of a run that is being tortured."""
+
+    def __init__(self, folder: Path, rounds: int, devices: int, seed: int) -> None:
+        self.folder, self.devices = folder, devices
+        self.run, self.rounds = folder / "run", rounds
+        save_file({"marks": np.zeros(ENTRIES, np.float32)}, folder / "model.safetensors")
+        self.chance = random.Random(seed)
+        self.processes: dict[str, subprocess.Popen[bytes]] = {}
+        self.kills: dict[str, int] = {}
+        command = ["--out", str(self.run), "--initial", str(folder / "model.safetensors"), "--rounds", str(rounds)]
+        command += ["--set", f"fleet.devices={devices}", "--set", f"fleet.channels={max(2, devices - 1)}"]
+        for key, value in SETTINGS.items():
+            command += ["--set", f"{key}={value}"]
+        self._start_edge(*command)
+        self.url = self._wait_for_url()
+        for number in range(devices):
+            self._start_device(f"device-{number}")
+
+    def _launch(self, name: str, *arguments: str) -> None:
+        with (self.folder / f"{name}.log").open("ab") as log:
+            process = subprocess.Popen([sys.executable, *arguments], stdin=subprocess.DEVNULL, stdout=log, stderr=log)
+        self.processes[name] = process
+
+    def _start_edge(self, *arguments: str) -> None:
+        self._launch("edge", "-m", "fedtwin", "edge", *arguments, "--no-evaluator", "--log-format", "json")
+
+    def _start_device(self, name: str) -> None:
+        self._launch(name, "-m", "tests.live.adding_device", name, self.url, "main")
+
+    def _wait_for_url(self) -> str:
+        record = self.run / "broker" / "broker.json"
+        for _ in range(600):
+            with contextlib.suppress(OSError, ValueError, KeyError):
+                return str(json.loads(record.read_text(encoding="utf-8"))["url"])
+            time.sleep(0.05)
+        raise AssertionError("the edge server did not start")
+
+    def broker_pid(self) -> int:
+        return int(json.loads((self.run / "broker" / "broker.json").read_text(encoding="utf-8"))["pid"])
+
+    def kill(self, target: str) -> None:
+        """kill -9, no warning."""
+        self.kills[target] = self.kills.get(target, 0) + 1
+        if target == "broker":
+            with contextlib.suppress(OSError):
+                os.kill(self.broker_pid(), signal.SIGKILL)
+            return
+        process = self.processes[target]
+        process.kill()
+        process.wait()
+
+    def revive(self) -> None:
+        for name, process in list(self.processes.items()):
+            if process.poll() is None:
+                continue
+            if name != "edge":
+                self._start_device(name)
+            elif not (self.run / "summary.json").exists():
+                self._start_edge("--resume", str(self.run))
+
+    def finished(self) -> bool:
+        return (self.run / "summary.json").exists() and self.processes["edge"].poll() is not None
+
+    def torture(self, kills: int, limit_s: float) -> None:
+        """Kills, then lets the run come to its end."""
+        deadline = time.monotonic() + limit_s
+        targets = ["edge", "edge", "broker", "broker", *(f"device-{k}" for k in range(self.devices))]
+        for _ in range(kills):
+            time.sleep(self.chance.uniform(0.02, 0.9))
+            if self.finished():
+                break
+            self.kill(self.chance.choice(targets))
+            if self.chance.random() < 0.3:
+                time.sleep(self.chance.uniform(0.0, 0.4))
+            self.revive()
+        while not self.finished():
+            assert time.monotonic() < deadline, f"the run does not come to an end: {self.tail('edge')}"
+            time.sleep(0.1)
+            self.revive()
+
+    def tail(self, name: str) -> str:
+        return (self.folder / f"{name}.log").read_text(encoding="utf-8", errors="replace")[-3000:]
+
+    def close(self) -> None:
+        for process in self.processes.values():
+            process.kill()
+            process.wait()
+        with contextlib.suppress(OSError, ValueError):
+            os.kill(self.broker_pid(), signal.SIGKILL)
+
+
+def check(folder: Path) -> dict[str, int]:
+    """Every promise about the ledger, recomputed from its lines alone; raises where one is broken."""
+    lines = (folder / "run" / "ledger.jsonl").read_text(encoding="utf-8").splitlines()
+    log: list[dict[str, Any]] = [json.loads(line) for line in lines]
+    sent: dict[str, dict[str, Any]] = {}
+    models = [np.zeros(ENTRIES, np.float32)]
+    applied: set[str] = set()
+    queues: dict[int, tuple[float, int]] = {}
+    counted = 0
+    last_at_s, last_round = 0.0, 0
+    for event in log:
+        kind = event["kind"]
+        assert event["at_s"] >= last_at_s, "the clock went back"
+        last_at_s = event["at_s"]
+        if kind == "asked" and event["round"] > 0:
+            assert event["round"] in (last_round, last_round + 1), "a round was skipped or came again"
+            last_round = event["round"]
+            queue, since = queues.get(event["device"], (0.0, 1))
+            assert event["queue"] == queue + (event["round"] - since) * MIN_MEAN_SAMPLES, "a queue was lost"
+        elif kind == "dispatched":
+            assert event["token"] not in sent, "a token was used twice"
+            assert event["version"] == len(models) - 1, "an old model was handed out"
+            sent[event["token"]] = event
+            if event["round"] > 0:
+                counted += 1
+                queue, since = queues.get(event["device"], (0.0, 1))
+                now = queue + (event["round"] - since) * MIN_MEAN_SAMPLES
+                queues[event["device"]] = max(now + MIN_MEAN_SAMPLES - SAMPLES, 0.0), event["round"] + 1
+        elif kind == "applied":
+            token = event["token"]
+            assert token not in applied, "an upload was applied twice"
+            task = sent[token]
+            assert task["device"] == event["device"]
+            assert event["version"] == len(models), "the version is not the next one"
+            assert event["staleness"] == len(models) - 1 - task["version"]
+            upload = models[task["version"]].copy()
+            upload[task["round"] % ENTRIES] += np.float32(1.0)
+            weight = 0.6 * (event["staleness"] + 1.0) ** -0.5
+            models.append(((1.0 - weight) * models[-1] + weight * upload).astype(np.float32))
+            applied.add(token)
+    final = load_file(folder / "run" / "model.safetensors")["marks"]
+    np.testing.assert_allclose(final, models[-1], rtol=1e-4, atol=1e-5)
+    accounted = applied | {event["token"] for event in log if event["kind"] in ("refused",) and "token" in event}
+    uploaded = _uploaded(folder)
+    assert uploaded <= accounted, f"lost after they were acknowledged: {sorted(uploaded - accounted)}"
+    summary = json.loads((folder / "run" / "summary.json").read_text(encoding="utf-8"))
+    assert summary["uploads_applied"] == len(applied) == summary["model_version"]
+    assert summary["rounds"] == counted
+    return {
+        "tasks": len(sent),
+        "applied": len(applied),
+        "late": sum(event["kind"] == "applied" and event["late"] for event in log),
+        "given_up": sum(event["kind"] == "given-up" for event in log),
+        "refused": sum(event["kind"] == "refused" for event in log),
+        "resumed": sum(event["kind"] == "resumed" for event in log),
+        "uploaded": len(uploaded),
+    }
+
+
+def _uploaded(folder: Path) -> set[str]:
+    """Tokens whose result a device knows to be on the broker's disk."""
+    tokens = set()
+    for path in folder.glob("device-*.log"):
+        for line in path.read_text(encoding="utf-8", errors="replace").splitlines():
+            with contextlib.suppress(ValueError):
+                entry = json.loads(line)
+                if entry.get("message") == "uploaded":
+                    tokens.add(entry["token"])
+    return tokens
+
+
+def main() -> None:
+    seed, kills, rounds = (int(text) for text in sys.argv[1:4])
+    folder = Path(sys.argv[4])
+    folder.mkdir(parents=True)
+    fleet = Fleet(folder, rounds, 5, seed)
+    begun = time.monotonic()
+    try:
+        fleet.torture(kills, 600.0)
+    finally:
+        fleet.close()
+    print(fleet.kills, check(folder), f"{time.monotonic() - begun:.0f} s")
+
+
+if __name__ == "__main__":
+    main()

@@ -20,8 +20,10 @@ Callback = Callable[[], Awaitable[None]]
 LOG = logging.getLogger("fedtwin.live")
 CONNECT_TIMEOUT_S = 5
 RECONNECT_S = (0.1, 0.3)  # drawn per client, so that a fleet does not come back all at once
+REFUSED_S = 2.0
 PENDING_BYTES = 64 * 2**20
 REFUSALS = ("authorization", "authentication", "certificate", "tls", "ssl")
+logging.getLogger("asyncio").addFilter(lambda record: "eof_received() has no effect when using ssl" not in record.getMessage())
 
 
 def is_loopback(host: str) -> bool:
@@ -83,7 +85,7 @@ async def connect(
     """A connection that comes back by itself, for ever.
 
     With ``keep_trying`` the first connection is tried until it works, and what stands in its way is logged once; without, one
-    failure is a ``FedtwinError``. The server closes a revoked device's connection for good: ``is_closed`` says so, and the log.
+    failure is a ``FedtwinError``. A device that is revoked while connected is cut off, and then refused at every attempt.
     """
     for server in servers:
         check_address(server, credentials=credentials, insecure=insecure)
@@ -92,7 +94,7 @@ async def connect(
     while True:
         try:
             return await _connected(servers, name, inbox, context, on_disconnect, on_reconnect)
-        except (OSError, _nats_error(), asyncio.TimeoutError) as error:
+        except (TimeoutError, OSError, _nats_error()) as error:
             sentence = _sentence(servers, error, context is not None)
             if not keep_trying:
                 raise FedtwinError(sentence) from None
@@ -115,8 +117,14 @@ async def _connected(
     client, last = Client(), _LastTrouble()
 
     async def closed() -> None:
-        if client.last_error is not None:
+        if client.last_error is not None and client.last_error is not last.error:  # the library tells nobody else
             LOG.error("%s: the server closed the connection for good: %s.", name, reason_of(client.last_error))
+
+    async def back() -> None:
+        client.options["reconnect_time_wait"] = uniform(*RECONNECT_S)
+        last.error = None
+        if on_reconnect is not None:
+            await on_reconnect()
 
     try:
         await client.connect(
@@ -125,7 +133,7 @@ async def _connected(
             inbox_prefix=f"_INBOX.{inbox}",
             error_cb=last.heard,
             disconnected_cb=on_disconnect,
-            reconnected_cb=on_reconnect,
+            reconnected_cb=back,
             closed_cb=closed,
             allow_reconnect=False,
             max_reconnect_attempts=1,
@@ -138,13 +146,12 @@ async def _connected(
         if not client.is_connected:  # TLS 1.3 refuses a client after its handshake: to the library an end without an error
             raise last.error or ConnectionResetError("the TLS handshake was refused: the certificate is not accepted")
     except BaseException as error:
-        last.quiet = True
         await client.close()
         if last.error is not None and type(error).__name__ == "NoServersError":
             raise last.error from None
         raise
     client.options.update(allow_reconnect=True, max_reconnect_attempts=-1)
-    last.name = name
+    last.client, last.error = client, None
     return client
 
 
@@ -153,22 +160,28 @@ class _LastTrouble:
 
     def __init__(self) -> None:
         self.error: Exception | None = None
-        self.name: str | None = None
-        self.quiet = False
+        self.client: Client | None = None
 
     async def heard(self, error: Exception) -> None:
         before, self.error = self.error, error
-        if self.name is not None and not self.quiet and repr(before) != repr(error):
-            LOG.warning("%s: %s.", self.name, reason_of(error))
+        if self.client is None or repr(before) == repr(error):
+            return
+        LOG.warning("%s: %s.", self.client.options["name"], reason_of(error))
+        if _is_refusal(error):
+            self.client.options["reconnect_time_wait"] = REFUSED_S
 
 
 def _sentence(servers: list[str], error: BaseException, secure: bool) -> str:
     reason = reason_of(error)
     place = ", ".join(servers)
-    if isinstance(error, ssl.SSLError) or any(word in reason.lower() for word in REFUSALS):
+    if _is_refusal(error):
         hint = "" if secure else " (it may want --credentials)"
         return f"server {place} and this device do not accept each other: {reason}{hint}."
     return f"server {place} cannot be reached: {reason}."
+
+
+def _is_refusal(error: BaseException) -> bool:
+    return isinstance(error, ssl.SSLError) or any(word in str(error).lower() for word in REFUSALS)
 
 
 def reason_of(error: BaseException) -> str:

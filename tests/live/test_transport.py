@@ -24,7 +24,7 @@ def test_this_machine_is_spoken_to_in_plain_text(url: str) -> None:
     ["nats://edge.example:4222", "nats://10.0.0.1", "nats://[2001:db8::1]:4222", "nats://localhost.example", "nats://0.0.0.0"],
 )
 def test_another_machine_needs_tls_or_insistence(url: str) -> None:
-    with pytest.raises(FedtwinError, match="TLS is required.*--insecure"):
+    with pytest.raises(FedtwinError, match=r"TLS is required.*--insecure"):
         check_address(url, credentials=None, insecure=False)
     check_address(url, credentials=None, insecure=True)
     check_address(url, credentials=Path("x"), insecure=False)
@@ -112,7 +112,7 @@ def wrong_authority(fleet: SecureFleet, folder: Path) -> Path:
     return folder / "other/devices/press-1"
 
 
-def expired(fleet: SecureFleet, _: Path) -> Path:
+def expired(fleet: SecureFleet) -> Path:
     provision(fleet.folder, run=RUN, server_names=[], devices=["old"], days=1, _now=datetime.now(UTC) - timedelta(days=2))
     return fleet.folder / "devices/old"
 
@@ -120,13 +120,14 @@ def expired(fleet: SecureFleet, _: Path) -> Path:
 def test_who_is_not_accepted_is_told_so(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     async def scene() -> None:
         with secure_fleet(tmp_path) as fleet:
-            for make in (wrong_authority, expired):
-                with pytest.raises(FedtwinError, match="do not accept each other: .*certificate"):
-                    await fleet.connect("press-1", make(fleet, tmp_path))
+            with pytest.raises(FedtwinError, match="the server does not know who issued this certificate"):
+                await fleet.connect("press-1", wrong_authority(fleet, tmp_path))
+            with pytest.raises(FedtwinError, match="this certificate has expired"):
+                await fleet.connect("press-1", expired(fleet))
             provision(tmp_path / "third", run=RUN, server_names=[], devices=["press-1"])
-            with pytest.raises(FedtwinError, match="the server's certificate is not accepted, .*(verify|self|signature)"):
+            with pytest.raises(FedtwinError, match=r"the server's certificate is not accepted, unable to get local issuer"):
                 await fleet.connect("press-1", tmp_path / "third/devices/press-1")
-            with pytest.raises(FedtwinError, match="the server's certificate is not accepted, .*mismatch"):
+            with pytest.raises(FedtwinError, match=r"the server's certificate is not accepted, .*mismatch"):
                 url = fleet.broker.url.replace("127.0.0.1", "127.0.0.2")
                 await connect(
                     [url], name="x", inbox="x", credentials=fleet.credentials("press-1"), insecure=False, keep_trying=False
@@ -171,7 +172,7 @@ def test_plain_text_clients_are_refused_by_a_secure_broker(tmp_path: Path) -> No
     async def scene() -> None:
         with secure_fleet(tmp_path) as fleet:
             url = fleet.broker.url.replace("tls", "nats")
-            with pytest.raises(FedtwinError):
+            with pytest.raises(FedtwinError, match="may want TLS"):
                 await connect([url], name="a", inbox="a", credentials=None, insecure=True, keep_trying=False)
 
     asyncio.run(scene())

@@ -9,6 +9,7 @@ from fedtwin.cli.config import config_app
 from fedtwin.cli.data import data_app
 from fedtwin.cli.figure import figure
 from fedtwin.cli.power import power
+from fedtwin.cli.provision import provision
 from fedtwin.cli.run import run
 from fedtwin.cli.sweep import sweep
 
@@ -22,6 +23,7 @@ app.command()(compare)
 app.command()(sweep)
 app.command()(figure)
 app.command()(power)
+app.command()(provision)
 app.add_typer(config_app, name="config")
 app.add_typer(data_app, name="data")
 

@@ -5,6 +5,7 @@ import logging
 import os
 import ssl
 from collections.abc import Awaitable, Callable
+from contextlib import suppress
 from ipaddress import ip_address
 from pathlib import Path
 from random import uniform
@@ -21,8 +22,16 @@ LOG = logging.getLogger("fedtwin.live")
 CONNECT_TIMEOUT_S = 5
 RECONNECT_S = (0.1, 0.3)  # drawn per client, so that a fleet does not come back all at once
 REFUSED_S = 2.0
+CLOSE_S, REFUSED_CLOSE_S = 2.0, 0.2
 PENDING_BYTES = 64 * 2**20
 REFUSALS = ("authorization", "authentication", "certificate", "tls", "ssl")
+ALERTS = {
+    "ALERT_UNKNOWN_CA": "the server does not know who issued this certificate",
+    "ALERT_CERTIFICATE_EXPIRED": "this certificate has expired",
+    "ALERT_CERTIFICATE_UNKNOWN": "the server does not accept this certificate",
+    "ALERT_BAD_CERTIFICATE": "the server does not accept this certificate",
+    "WRONG_VERSION_NUMBER": "the server does not speak TLS",
+}
 logging.getLogger("asyncio").addFilter(lambda record: "eof_received() has no effect when using ssl" not in record.getMessage())
 
 
@@ -146,13 +155,19 @@ async def _connected(
         if not client.is_connected:  # TLS 1.3 refuses a client after its handshake: to the library an end without an error
             raise last.error or ConnectionResetError("the TLS handshake was refused: the certificate is not accepted")
     except BaseException as error:
-        await client.close()
+        await close(client, REFUSED_CLOSE_S)
         if last.error is not None and type(error).__name__ == "NoServersError":
             raise last.error from None
         raise
     client.options.update(allow_reconnect=True, max_reconnect_attempts=-1)
     last.client, last.error = client, None
     return client
+
+
+async def close(client: "Client", limit_s: float = CLOSE_S) -> None:
+    """Ends a connection. The library's own ``close`` waits for ever when the last TLS handshake failed."""
+    with suppress(TimeoutError):
+        await asyncio.wait_for(client.close(), limit_s)
 
 
 class _LastTrouble:
@@ -177,6 +192,8 @@ def _sentence(servers: list[str], error: BaseException, secure: bool) -> str:
     if _is_refusal(error):
         hint = "" if secure else " (it may want --credentials)"
         return f"server {place} and this device do not accept each other: {reason}{hint}."
+    if isinstance(error, TimeoutError):
+        reason = "no answer in time" if secure else "no greeting in time, it may want TLS and --credentials"
     return f"server {place} cannot be reached: {reason}."
 
 
@@ -189,6 +206,9 @@ def reason_of(error: BaseException) -> str:
     if isinstance(error, ssl.SSLCertVerificationError):
         return f"the server's certificate is not accepted, {error.verify_message}"
     if isinstance(error, ssl.SSLError):
+        for alert, meaning in ALERTS.items():
+            if alert in (error.reason or ""):
+                return meaning
         return (error.reason or str(error)).replace("_", " ").lower()
     if isinstance(error, OSError) and error.strerror:
         return error.strerror

@@ -2,8 +2,8 @@
 
 import asyncio
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -11,7 +11,7 @@ from nats.aio.client import Client
 
 from fedtwin.live.broker import Broker, BrokerOptions, free_port
 from fedtwin.live.provision import provision
-from fedtwin.live.transport import connect
+from fedtwin.live.transport import close, connect
 
 RUN = "main"
 
@@ -41,6 +41,18 @@ class SecureFleet:
     async def connect(self, who: str, credentials: Path | None = None) -> Client:
         credentials = credentials or self.credentials(who)
         return await connect([self.broker.url], name=who, inbox=who, credentials=credentials, insecure=False, keep_trying=False)
+
+    @asynccontextmanager
+    async def clients(self, *names: str) -> AsyncIterator[list[Client]]:
+        """Connections that are closed at the end, however it comes."""
+        opened: list[Client] = []
+        try:
+            for name in names:
+                opened.append(await self.connect(name))  # noqa: PERF401
+            yield opened
+        finally:
+            for client in opened:
+                await close(client)
 
 
 @contextmanager

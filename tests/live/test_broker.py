@@ -123,14 +123,14 @@ def test_a_recorded_process_that_is_another_program_is_left_alone(tmp_path: Path
 def test_a_taken_port_is_one_sentence(tmp_path: Path) -> None:
     with running(tmp_path) as first:
         options = BrokerOptions(tmp_path / "other", port=first.options.port)
-        with pytest.raises(FedtwinError, match="does not start: .*address already in use"):
+        with pytest.raises(FedtwinError, match=r"does not start: .*address already in use"):
             Broker.start(tmp_path / "second", options)
         assert first.alive()
 
 
 @pytest.mark.parametrize("host", ["0.0.0.0", "::", "edge.example", "192.0.2.1"])
 def test_listening_to_others_needs_credentials(tmp_path: Path, host: str) -> None:
-    with pytest.raises(FedtwinError, match="without credentials: .*--insecure"):
+    with pytest.raises(FedtwinError, match=r"without credentials: .*--insecure"):
         Broker.start(tmp_path / "broker", BrokerOptions(tmp_path / "store", host=host))
     assert not (tmp_path / "broker").exists()
 

@@ -126,7 +126,9 @@ async def _connected(
     client, last = Client(), _LastTrouble()
 
     async def closed() -> None:
-        if client.last_error is not None and client.last_error is not last.error:  # the library tells nobody else
+        if (
+            last.client and client.last_error is not None and client.last_error is not last.error
+        ):  # the library tells nobody else
             LOG.error("%s: the server closed the connection for good: %s.", name, reason_of(client.last_error))
 
     async def back() -> None:
@@ -192,7 +194,7 @@ def _sentence(servers: list[str], error: BaseException, secure: bool) -> str:
     if _is_refusal(error):
         hint = "" if secure else " (it may want --credentials)"
         return f"server {place} and this device do not accept each other: {reason}{hint}."
-    if isinstance(error, TimeoutError):
+    if isinstance(error, TimeoutError) or "expecting INFO" in reason:
         reason = "no answer in time" if secure else "no greeting in time, it may want TLS and --credentials"
     return f"server {place} cannot be reached: {reason}."
 

@@ -250,7 +250,7 @@ def lost_connection(client: mqtt.Client) -> None:
     client.loop_stop()
     socket = client.socket()
     assert socket is not None
-    socket.shutdown(2)  # type: ignore[union-attr]
+    socket.shutdown(2)  # type: ignore[attr-defined]
 
 
 def test_mqtt_devices_speak_under_their_own_name_only(tmp_path: Path) -> None:

@@ -2,7 +2,9 @@
 
 import asyncio
 import logging
+import os
 import shutil
+import signal
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
@@ -56,7 +58,7 @@ def test_credentials_must_be_there_and_fit(tmp_path: Path) -> None:
         ssl_context(fleet / "devices/b")
 
 
-def test_a_connection_comes_back_after_the_broker_was_killed(tmp_path: Path) -> None:
+def test_a_connection_comes_back_after_the_broker_was_killed(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     async def scene() -> None:
         events: list[str] = []
 
@@ -78,6 +80,7 @@ def test_a_connection_comes_back_after_the_broker_was_killed(tmp_path: Path) -> 
 
             await client.subscribe("word", cb=listen)
             for word in (b"one", b"two"):
+                os.kill(broker.pid, signal.SIGKILL)
                 broker.restart()
                 assert await until(lambda: events[-1:] == ["back"] and client.is_connected)
                 await client.publish("word", word)
@@ -86,6 +89,7 @@ def test_a_connection_comes_back_after_the_broker_was_killed(tmp_path: Path) -> 
                 events.append("next")
             await client.close()
         assert events[:3] == ["gone", "back", "next"]
+        assert not [record for record in caplog.records if "for good" in record.message]
 
     asyncio.run(scene())
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from fedtwin.errors import FedtwinError
-from fedtwin.live.transport import is_loopback
+from fedtwin.live.addresses import is_loopback
 
 NEEDED = ("ca.pem", "server/cert.pem", "server/key.pem", "users.conf")
 

@@ -2,21 +2,20 @@
 
 import asyncio
 import logging
-import os
 import ssl
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
-from ipaddress import ip_address
 from pathlib import Path
 from random import uniform
 from typing import TYPE_CHECKING
-from urllib.parse import urlsplit
 
 from fedtwin.errors import FedtwinError
+from fedtwin.live.addresses import check_address, is_loopback, reason_of, ssl_context
 
 if TYPE_CHECKING:
     from nats.aio.client import Client
 
+__all__ = ["check_address", "close", "connect", "is_loopback", "ssl_context"]
 Callback = Callable[[], Awaitable[None]]
 LOG = logging.getLogger("fedtwin.live")
 CONNECT_TIMEOUT_S = 5
@@ -25,59 +24,7 @@ REFUSED_S = 2.0
 CLOSE_S, REFUSED_CLOSE_S = 2.0, 0.2
 PENDING_BYTES = 64 * 2**20
 REFUSALS = ("authorization", "authentication", "certificate", "tls", "ssl")
-ALERTS = {
-    "ALERT_UNKNOWN_CA": "the server does not know who issued this certificate",
-    "ALERT_CERTIFICATE_EXPIRED": "this certificate has expired",
-    "ALERT_CERTIFICATE_UNKNOWN": "the server does not accept this certificate",
-    "ALERT_BAD_CERTIFICATE": "the server does not accept this certificate",
-    "WRONG_VERSION_NUMBER": "the server does not speak TLS",
-}
 logging.getLogger("asyncio").addFilter(lambda record: "eof_received() has no effect when using ssl" not in record.getMessage())
-
-
-def is_loopback(host: str) -> bool:
-    """``localhost``, 127.0.0.0/8 and ::1. Other names are not looked up: what they mean may change."""
-    if host.lower() == "localhost":
-        return True
-    try:
-        return ip_address(host).is_loopback
-    except ValueError:
-        return False
-
-
-def check_address(url: str, *, credentials: Path | None, insecure: bool) -> None:
-    """An address that may be spoken to: with credentials any, without them this machine only, unless the user insists."""
-    try:
-        parts = urlsplit(url)
-        host, _ = parts.hostname, parts.port
-    except ValueError:
-        host = None
-    if host is None or parts.scheme not in ("nats", "tls") or parts.username or parts.path.strip("/"):
-        raise FedtwinError(f"server address {url!r} is not of the form nats://HOST:PORT or tls://HOST:PORT.")
-    if credentials is not None:
-        return
-    if parts.scheme == "tls":
-        raise FedtwinError(f"server address {url!r} asks for TLS: give --credentials, a folder made by fedtwin provision.")
-    if not is_loopback(host) and not insecure:
-        raise FedtwinError(
-            f"server address {url!r} is another machine, where TLS is required: give --credentials, "
-            "or say --insecure to send everything in plain text."
-        )
-
-
-def ssl_context(credentials: Path) -> ssl.SSLContext:
-    """TLS 1.2 or newer, the server's name checked, our own certificate shown."""
-    for name in ("ca.pem", "cert.pem", "key.pem"):
-        if not os.access(credentials / name, os.R_OK):
-            raise FedtwinError(f"credentials {str(credentials)!r} lack a readable {name}: make them with fedtwin provision.")
-    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
-    context.minimum_version = ssl.TLSVersion.TLSv1_2
-    try:
-        context.load_verify_locations(credentials / "ca.pem")
-        context.load_cert_chain(credentials / "cert.pem", credentials / "key.pem")
-    except (ssl.SSLError, OSError) as error:
-        raise FedtwinError(f"credentials {str(credentials)!r} cannot be used: {reason_of(error)}.") from None
-    return context
 
 
 async def connect(
@@ -126,14 +73,13 @@ async def _connected(
     client, last = Client(), _LastTrouble()
 
     async def closed() -> None:
-        if (
-            last.client and client.last_error is not None and client.last_error is not last.error
-        ):  # the library tells nobody else
-            LOG.error("%s: the server closed the connection for good: %s.", name, reason_of(client.last_error))
+        error = client.last_error
+        if last.client and error is not None and error not in (last.error, last.settled):  # the library tells nobody else
+            LOG.error("%s: the server closed the connection for good: %s.", name, reason_of(error))
 
     async def back() -> None:
         client.options["reconnect_time_wait"] = uniform(*RECONNECT_S)
-        last.error = None
+        last.error, last.settled = None, client.last_error
         if on_reconnect is not None:
             await on_reconnect()
 
@@ -177,6 +123,7 @@ class _LastTrouble:
 
     def __init__(self) -> None:
         self.error: Exception | None = None
+        self.settled: Exception | None = None
         self.client: Client | None = None
 
     async def heard(self, error: Exception) -> None:
@@ -201,20 +148,6 @@ def _sentence(servers: list[str], error: BaseException, secure: bool) -> str:
 
 def _is_refusal(error: BaseException) -> bool:
     return isinstance(error, ssl.SSLError) or any(word in str(error).lower() for word in REFUSALS)
-
-
-def reason_of(error: BaseException) -> str:
-    """What went wrong, in a few words without a full stop."""
-    if isinstance(error, ssl.SSLCertVerificationError):
-        return f"the server's certificate is not accepted, {error.verify_message}"
-    if isinstance(error, ssl.SSLError):
-        for alert, meaning in ALERTS.items():
-            if alert in (error.reason or ""):
-                return meaning
-        return (error.reason or str(error)).replace("_", " ").lower()
-    if isinstance(error, OSError) and error.strerror:
-        return error.strerror
-    return str(error).removeprefix("nats: ").strip("'. ") or type(error).__name__
 
 
 def _nats_error() -> type[Exception]:

@@ -12,6 +12,7 @@ from fedtwin.cli.edge import edge
 from fedtwin.cli.figure import figure
 from fedtwin.cli.live import live_app
 from fedtwin.cli.power import power
+from fedtwin.cli.provision import provision
 from fedtwin.cli.run import run
 from fedtwin.cli.sweep import sweep
 
@@ -28,6 +29,7 @@ app.command()(power)
 app.command()(edge)
 app.command()(device)
 app.command()(evaluator)
+app.command()(provision)
 app.add_typer(config_app, name="config")
 app.add_typer(data_app, name="data")
 app.add_typer(live_app, name="live")

@@ -175,6 +175,11 @@ def serve_run(
     from fedtwin.live.records import write_records
     from fedtwin.live.serving import serve
 
+    if run.core.finished:  # killed between its last event and its records
+        try:
+            return write_records(run.folder, run.core)
+        finally:
+            run.close()
     broker: Broker | None = None
     worker: subprocess.Popen[bytes] | None = None
     own = credentials / "edge" if credentials is not None and (credentials / "edge").is_dir() else credentials

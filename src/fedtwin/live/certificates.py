@@ -49,7 +49,9 @@ class Authority:
             certificate = x509.load_pem_x509_certificate(certificate_file.read_bytes())
             loaded = serialization.load_pem_private_key(key_file.read_bytes(), None)
         except (OSError, ValueError) as error:
-            raise FedtwinError(f"the authority in {str(folder)!r} cannot be used, ca.pem and ca.key are needed: {error}.") from None
+            raise FedtwinError(
+                f"the authority in {str(folder)!r} cannot be used, ca.pem and ca.key are needed: {error}."
+            ) from None
         if not isinstance(loaded, ec.EllipticCurvePrivateKey) or loaded.public_key() != certificate.public_key():
             raise FedtwinError(f"ca.key in {str(folder)!r} is not the key of ca.pem.")
         return cls(certificate, loaded)
@@ -127,6 +129,4 @@ def _host(host: str) -> x509.GeneralName:
 
 
 def _pem(key: ec.EllipticCurvePrivateKey) -> bytes:
-    return key.private_bytes(
-        serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
-    )
+    return key.private_bytes(serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption())

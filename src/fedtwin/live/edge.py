@@ -40,8 +40,7 @@ from fedtwin.live.protocol import (
     with_body,
 )
 from fedtwin.live.run import LiveRun, new_token
-from fedtwin.live.serving import close
-from fedtwin.live.transport import connect
+from fedtwin.live.transport import close, connect
 
 TICK_S = 0.05
 MIRROR_EVERY_S = 0.5
@@ -324,7 +323,8 @@ class EdgeServer:
             self._wake.set()
 
     async def _respond(self, message: Msg, answer: Welcome) -> None:
-        if message.reply:
+        """Only into the inbox of who said hello: the subject for the answer is of the sender's choosing."""
+        if message.reply.startswith(f"_INBOX.{message.subject.rpartition('.')[2]}."):
             with suppress(nats.errors.Error):
                 await message.respond(answer.encoded())
 
@@ -416,7 +416,7 @@ class EdgeServer:
         if reason is not None:
             if not reason.startswith("duplicate"):
                 self.run.refuse(name, "upload", reason)
-            if reason.startswith(("size", "foreign")):
+            if reason.startswith(("size", "foreign")):  # both only where the token is a task's
                 self.run.quarantine(name, reason)
             await message.ack()
             return
@@ -430,7 +430,7 @@ class EdgeServer:
             result = RESULT.validate_json(message.data)
         except ValidationError as error:
             self.run.refuse(name, "result", misfit(error))
-            self.run.quarantine(name, misfit(error))
+            self.run.quarantine_if_its_own(name, message.data, misfit(error))
             await message.ack()
             return
         held = self._held.pop(result.token, None)
@@ -487,7 +487,7 @@ class EdgeServer:
     async def _tick_for_ever(self) -> None:
         while True:
             await asyncio.sleep(TICK_S)
-            await self._look_after_the_broker()
+            self._look_after_the_broker()
             self._give_up_overdue()
             self._mark_the_silent()
             self._release()
@@ -499,11 +499,12 @@ class EdgeServer:
                 self._tried_at = time.monotonic()
             self._wake.set()
 
-    async def _look_after_the_broker(self) -> None:
+    def _look_after_the_broker(self) -> None:
+        """Started again from this very thread: a broker of the demo's kind ends with the thread that started it."""
         broker = self._options.broker
         if broker is not None and not broker.alive() and not self._stopping.is_set():
             say(logging.WARNING, "the broker is gone and is started again")
-            await asyncio.to_thread(broker.restart)
+            broker.restart()
 
     def _give_up_overdue(self) -> None:
         if not self.client.is_connected:

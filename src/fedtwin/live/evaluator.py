@@ -14,9 +14,8 @@ from fedtwin.errors import FedtwinError
 from fedtwin.live.logs import say
 from fedtwin.live.objects import ObjectError, get_object
 from fedtwin.live.protocol import Evaluate, Evaluated, Subjects, split_body
-from fedtwin.live.serving import close
 from fedtwin.live.tensors import Codec, UnfitError
-from fedtwin.live.transport import connect
+from fedtwin.live.transport import close, connect
 
 MOST_MODEL_BYTES = 2**34
 

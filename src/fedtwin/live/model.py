@@ -1,6 +1,5 @@
 """The global model of a live run: mixed in memory, on disk before anybody is told."""
 
-import os
 from collections.abc import Iterable
 from pathlib import Path
 
@@ -11,6 +10,7 @@ from fedtwin.errors import FedtwinError
 from fedtwin.learning.aggregate import make_aggregator, newest_counters
 from fedtwin.learning.layout import Weights
 from fedtwin.live.tensors import Codec, UnfitError, load_tensors, read_model
+from fedtwin.live.whole_file import DRAFTS, write_whole
 
 
 class LiveModel:
@@ -58,7 +58,9 @@ class LiveModel:
             write_whole(self._buffer_path(version), save(state), fsync=self._fsync)
 
     def keep_only(self, versions: Iterable[int]) -> None:
-        """Removes the files of all other versions."""
+        """Removes the files of all other versions, and what a killed process left half-written."""
+        for draft in self._folder.glob(DRAFTS):
+            draft.unlink(missing_ok=True)
         wanted = {path.name for version in versions for path in (self._path(version), self._buffer_path(version))}
         for path in self._folder.glob("*.safetensors"):
             if path.name not in wanted:
@@ -86,24 +88,3 @@ class LiveModel:
 
 def model_path(folder: Path, version: int) -> Path:
     return folder / f"model-{version:012d}.safetensors"
-
-
-def write_whole(path: Path, data: bytes, *, fsync: bool) -> None:
-    """Whole or not at all; with ``fsync`` it survives a loss of power."""
-    unfinished = path.with_name(f".{path.name}")
-    file = os.open(unfinished, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o644)
-    try:
-        view = memoryview(data)
-        while view:
-            view = view[os.write(file, view) :]
-        if fsync:
-            os.fsync(file)
-    finally:
-        os.close(file)
-    unfinished.rename(path)
-    if fsync:
-        folder = os.open(path.parent, os.O_RDONLY)
-        try:
-            os.fsync(folder)
-        finally:
-            os.close(folder)

@@ -1,8 +1,9 @@
 """What every member of a fleet may publish and subscribe to; the broker enforces it.
 
-The broker does not check whose subject a message names for the answer. So no device may call anything that answers with bytes it has
-chosen: a consumer has a delivery subject, and a direct get from a device's own bucket answers with what the device put there. Either
-would put words of one device onto the subjects of another. What a device may call answers with the broker's own words, or with models.
+The broker does not check whose subject a message names for the answer. So no device may call anything that answers with bytes
+it has chosen: a consumer has a delivery subject, and a direct get from a device's own bucket answers with what the device put
+there. Either would put words of one device onto the subjects of another. What a device may call answers with the broker's own
+words, or with models.
 """
 
 import json
@@ -22,7 +23,12 @@ def permissions_of(device: str, run: str) -> Permissions:
         "publish": {
             "allow": [
                 *(subjects.hello(device), subjects.beat(device), subjects.upload(device), subjects.result(device)),
-                *(f"$O.{own}.>", f"{API}.STREAM.INFO.OBJ_{own}", f"{API}.STREAM.MSG.GET.OBJ_{own}", f"{API}.STREAM.PURGE.OBJ_{own}"),
+                *(
+                    f"$O.{own}.>",
+                    f"{API}.STREAM.INFO.OBJ_{own}",
+                    f"{API}.STREAM.MSG.GET.OBJ_{own}",
+                    f"{API}.STREAM.PURGE.OBJ_{own}",
+                ),
                 *_reading(models),
             ]
         },
@@ -53,7 +59,11 @@ def role_permissions(role: str, run: str) -> Permissions:
 
 def users_text(users: dict[str, Permissions]) -> str:
     """The broker's ``authorization`` block. Edge server and evaluator do not speak MQTT."""
-    lines = ["# Made by fedtwin provision; the broker reads it when it starts and when it is told to reload.", "authorization {", "  users = ["]
+    lines = [
+        "# Made by fedtwin provision; the broker reads it when it starts and when it is told to reload.",
+        "authorization {",
+        "  users = [",
+    ]
     for user, permissions in users.items():
         kinds = ["STANDARD"] if user.split("@")[0] in ("edge", "evaluator") else ["STANDARD", "MQTT"]
         entry = {"user": user, "allowed_connection_types": kinds, "permissions": permissions}

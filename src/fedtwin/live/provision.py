@@ -1,8 +1,8 @@
 """Certificates of a fleet and what each of its members may say: made, extended and revoked. docs/security.md explains it.
 
-The broker takes the user's name from the certificate (``verify_and_map``): the e-mail address among its alternative names, which is
-``press-1@SERIAL.fedtwin`` for the device press-1. The serial number is in the name, so a certificate that was revoked or replaced
-stays worthless when the same device gets a new one.
+The broker takes the user's name from the certificate (``verify_and_map``): the e-mail address among its alternative names,
+``press-1@SERIAL.fedtwin`` for the device press-1. The serial number is in the name, so a certificate that was revoked or
+replaced stays worthless when the same device gets a new one.
 """
 
 import json
@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from fedtwin.errors import FedtwinError
-from fedtwin.live.broker import runs_with
+from fedtwin.live.broker_process import runs_with
 from fedtwin.live.certificates import Authority, Issued
 from fedtwin.live.permissions import permissions_of, role_permissions, users_text
 from fedtwin.live.protocol import NAME
@@ -39,8 +39,8 @@ def provision(
 ) -> dict[str, Any]:
     """Makes a fleet's folder, or adds to it what is missing; gives what ``fleet.json`` says.
 
-    What is valid stays as it is. A new certificate is issued to whoever has none, was revoked, or has one that ends within 30 days
-    (or half of ``days``, if that is less); the one before is worthless from then on. A running broker reloads its users.
+    What is valid stays as it is. A new certificate is issued to whoever has none, was revoked, or has one that ends within 30
+    days (or half of ``days``, if that is less); the one before is worthless from then on. A running broker reloads its users.
     """
     _check(run, server_names, devices, days)
     _make(folder)
@@ -54,7 +54,9 @@ def provision(
         late = now + timedelta(days=min(RENEW_DAYS, days / 2))
         names = [*fleet["server_names"], *(name for name in server_names if name not in fleet["server_names"])]
         if names != fleet["server_names"] or _is_due(fleet["roles"].get("server"), late):
-            issued = authority.issue(folder / "server", now, days, hosts=[*names, *(home for home in HOME if home not in names)])
+            issued = authority.issue(
+                folder / "server", now, days, hosts=[*names, *(home for home in HOME if home not in names)]
+            )
             fleet["roles"]["server"], fleet["server_names"] = _entry(issued), names
         for role in ROLES:
             if _is_due(fleet["roles"].get(role), late):
@@ -72,7 +74,7 @@ def provision(
 def revoke(folder: Path, device: str, *, pid_file: Path | None = None) -> bool:
     """Takes a device's rights away. Gives whether a running broker was told, which cuts its connection at once.
 
-    The broker is the one that last ran with this folder, or the one of ``pid_file``. The private key of the fleet is not needed.
+    The broker is the one that last ran with this folder, or the one of ``pid_file``. The fleet's private key is not needed.
     """
     fleet = fleet_of(folder)
     lock = Lock(folder / ".lock")
@@ -161,7 +163,9 @@ def _tell_broker(folder: Path, pid_file: Path | None) -> bool:
     except (OSError, ValueError, KeyError, TypeError):
         if pid_file is None:
             return False
-        raise FedtwinError(f"pid file {str(pid_file)!r} cannot be read: name the nats.pid of the edge server's folder.") from None
+        raise FedtwinError(
+            f"pid file {str(pid_file)!r} cannot be read: name the nats.pid of the edge server's folder."
+        ) from None
     if not runs_with(pid, argument):
         return False
     try:

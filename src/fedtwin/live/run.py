@@ -19,12 +19,13 @@ from fedtwin.live.core import Core, OpenTask
 from fedtwin.live.events import Event
 from fedtwin.live.ledger import LEDGER_NAME, Ledger, cut_torn_line, read_events
 from fedtwin.live.logs import say
-from fedtwin.live.model import LiveModel, model_path, write_whole
+from fedtwin.live.model import LiveModel, model_path
 from fedtwin.live.protocol import PROTOCOL_VERSION, Done
 from fedtwin.live.tensors import UnfitError
+from fedtwin.live.whole_file import write_whole
 from fedtwin.records.lock import Lock
 
-CONFIG_NAME, LOCK_NAME, MODELS = "config.toml", ".lock", "models"
+CONFIG_NAME, SUMMARY_NAME, LOCK_NAME, MODELS = "config.toml", "summary.json", ".lock", "models"
 
 
 def begin(folder: Path, config: Config, run: str, initial: bytes) -> "LiveRun":
@@ -82,7 +83,8 @@ class LiveRun:
                 )
             else:
                 self.model.keep_only(self._versions_needed())
-                self.commit(events.Resumed(at_s=self.now_s()))
+                if not self.core.finished:
+                    self.commit(events.Resumed(at_s=self.now_s()))
         except BaseException:
             self._lock.release()
             raise
@@ -130,6 +132,16 @@ class LiveRun:
             self.commit(self.core.give_up(task, self.now_s(), f"quarantined: {reason}", "quarantined"))
         self.commit(self.core.quarantine(name, reason, self.now_s()))
         say(logging.WARNING, "quarantined", device=name, reason=reason)
+
+    def quarantine_if_its_own(self, name: str, data: bytes, reason: str) -> None:
+        """A message that cannot be read is held against a device only if it carries the secret token of its task.
+
+        The broker's own words can be directed onto the subject of a device by another one.
+        """
+        device = self.core.number_of(name)
+        task = self.core.task_of(device) if device is not None else None
+        if task is not None and task.sent.token.encode() in data:
+            self.quarantine(name, reason)
 
     def upload_is_expected(self, name: str, token: str, size: int) -> str | None:
         """Why the bytes of an upload need not even be kept, or None."""
@@ -224,7 +236,7 @@ class LiveRun:
             raise FedtwinError(f"--resume {folder!r}: config.toml, or a file it names, has been changed since the run began.")
         if began.protocol != PROTOCOL_VERSION:
             raise FedtwinError(f"--resume {folder!r}: the run speaks protocol {began.protocol}, this is {PROTOCOL_VERSION}.")
-        if self.core.finished:
+        if self.core.finished and (self.folder / SUMMARY_NAME).exists():
             raise FedtwinError(f"--resume {folder!r}: this run is finished, there is nothing to resume.")
 
 

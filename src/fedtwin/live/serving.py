@@ -3,13 +3,9 @@
 import asyncio
 import signal
 from collections.abc import Callable, Coroutine
-from contextlib import suppress
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import Any, TypeVar
 
 from fedtwin.errors import FedtwinError
-
-if TYPE_CHECKING:
-    from nats.aio.client import Client
 
 T = TypeVar("T")
 
@@ -46,11 +42,3 @@ def serve(make: Callable[[], tuple[Coroutine[Any, Any, T], Callable[[], None]]])
             raise KeyboardInterrupt from None
 
     return asyncio.run(main())
-
-
-async def close(client: "Client") -> None:
-    """Closes a connection, also one whose other end is gone."""
-    import nats.errors
-
-    with suppress(OSError, nats.errors.Error, TimeoutError):
-        await client.close()

@@ -2,71 +2,29 @@
 
 import asyncio
 import logging
-import os
 import ssl
 from collections.abc import Awaitable, Callable
-from ipaddress import ip_address
+from contextlib import suppress
 from pathlib import Path
 from random import uniform
 from typing import TYPE_CHECKING
-from urllib.parse import urlsplit
 
 from fedtwin.errors import FedtwinError
+from fedtwin.live.addresses import check_address, is_loopback, reason_of, ssl_context
 
 if TYPE_CHECKING:
     from nats.aio.client import Client
 
+__all__ = ["check_address", "close", "connect", "is_loopback", "ssl_context"]
 Callback = Callable[[], Awaitable[None]]
 LOG = logging.getLogger("fedtwin.live")
 CONNECT_TIMEOUT_S = 5
 RECONNECT_S = (0.1, 0.3)  # drawn per client, so that a fleet does not come back all at once
+REFUSED_S = 2.0
+CLOSE_S, REFUSED_CLOSE_S = 2.0, 0.2
 PENDING_BYTES = 64 * 2**20
 REFUSALS = ("authorization", "authentication", "certificate", "tls", "ssl")
-
-
-def is_loopback(host: str) -> bool:
-    """``localhost``, 127.0.0.0/8 and ::1. Other names are not looked up: what they mean may change."""
-    if host.lower() == "localhost":
-        return True
-    try:
-        return ip_address(host).is_loopback
-    except ValueError:
-        return False
-
-
-def check_address(url: str, *, credentials: Path | None, insecure: bool) -> None:
-    """An address that may be spoken to: with credentials any, without them this machine only, unless the user insists."""
-    try:
-        parts = urlsplit(url)
-        host, _ = parts.hostname, parts.port
-    except ValueError:
-        host = None
-    if host is None or parts.scheme not in ("nats", "tls") or parts.username or parts.path.strip("/"):
-        raise FedtwinError(f"server address {url!r} is not of the form nats://HOST:PORT or tls://HOST:PORT.")
-    if credentials is not None:
-        return
-    if parts.scheme == "tls":
-        raise FedtwinError(f"server address {url!r} asks for TLS: give --credentials, a folder made by fedtwin provision.")
-    if not is_loopback(host) and not insecure:
-        raise FedtwinError(
-            f"server address {url!r} is another machine, where TLS is required: give --credentials, "
-            "or say --insecure to send everything in plain text."
-        )
-
-
-def ssl_context(credentials: Path) -> ssl.SSLContext:
-    """TLS 1.2 or newer, the server's name checked, our own certificate shown."""
-    for name in ("ca.pem", "cert.pem", "key.pem"):
-        if not os.access(credentials / name, os.R_OK):
-            raise FedtwinError(f"credentials {str(credentials)!r} lack a readable {name}: make them with fedtwin provision.")
-    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
-    context.minimum_version = ssl.TLSVersion.TLSv1_2
-    try:
-        context.load_verify_locations(credentials / "ca.pem")
-        context.load_cert_chain(credentials / "cert.pem", credentials / "key.pem")
-    except (ssl.SSLError, OSError) as error:
-        raise FedtwinError(f"credentials {str(credentials)!r} cannot be used: {reason_of(error)}.") from None
-    return context
+logging.getLogger("asyncio").addFilter(lambda record: "eof_received() has no effect when using ssl" not in record.getMessage())
 
 
 async def connect(
@@ -83,7 +41,7 @@ async def connect(
     """A connection that comes back by itself, for ever.
 
     With ``keep_trying`` the first connection is tried until it works, and what stands in its way is logged once; without, one
-    failure is a ``FedtwinError``. The server closes a revoked device's connection for good: ``is_closed`` says so, and the log.
+    failure is a ``FedtwinError``. A device that is revoked while connected is cut off, and then refused at every attempt.
     """
     for server in servers:
         check_address(server, credentials=credentials, insecure=insecure)
@@ -92,7 +50,7 @@ async def connect(
     while True:
         try:
             return await _connected(servers, name, inbox, context, on_disconnect, on_reconnect)
-        except (OSError, _nats_error(), asyncio.TimeoutError) as error:
+        except (TimeoutError, OSError, _nats_error()) as error:
             sentence = _sentence(servers, error, context is not None)
             if not keep_trying:
                 raise FedtwinError(sentence) from None
@@ -115,8 +73,15 @@ async def _connected(
     client, last = Client(), _LastTrouble()
 
     async def closed() -> None:
-        if client.last_error is not None:
-            LOG.error("%s: the server closed the connection for good: %s.", name, reason_of(client.last_error))
+        error = client.last_error
+        if last.client and error is not None and error not in (last.error, last.settled):  # the library tells nobody else
+            LOG.error("%s: the server closed the connection for good: %s.", name, reason_of(error))
+
+    async def back() -> None:
+        client.options["reconnect_time_wait"] = uniform(*RECONNECT_S)
+        last.error, last.settled = None, client.last_error
+        if on_reconnect is not None:
+            await on_reconnect()
 
     try:
         await client.connect(
@@ -125,7 +90,7 @@ async def _connected(
             inbox_prefix=f"_INBOX.{inbox}",
             error_cb=last.heard,
             disconnected_cb=on_disconnect,
-            reconnected_cb=on_reconnect,
+            reconnected_cb=back,
             closed_cb=closed,
             allow_reconnect=False,
             max_reconnect_attempts=1,
@@ -138,14 +103,19 @@ async def _connected(
         if not client.is_connected:  # TLS 1.3 refuses a client after its handshake: to the library an end without an error
             raise last.error or ConnectionResetError("the TLS handshake was refused: the certificate is not accepted")
     except BaseException as error:
-        last.quiet = True
-        await client.close()
+        await close(client, REFUSED_CLOSE_S)
         if last.error is not None and type(error).__name__ == "NoServersError":
             raise last.error from None
         raise
     client.options.update(allow_reconnect=True, max_reconnect_attempts=-1)
-    last.name = name
+    last.client, last.error = client, None
     return client
+
+
+async def close(client: "Client", limit_s: float = CLOSE_S) -> None:
+    """Ends a connection. The library's own ``close`` waits for ever when the last TLS handshake failed."""
+    with suppress(TimeoutError, OSError, _nats_error()):
+        await asyncio.wait_for(client.close(), limit_s)
 
 
 class _LastTrouble:
@@ -153,33 +123,31 @@ class _LastTrouble:
 
     def __init__(self) -> None:
         self.error: Exception | None = None
-        self.name: str | None = None
-        self.quiet = False
+        self.settled: Exception | None = None
+        self.client: Client | None = None
 
     async def heard(self, error: Exception) -> None:
         before, self.error = self.error, error
-        if self.name is not None and not self.quiet and repr(before) != repr(error):
-            LOG.warning("%s: %s.", self.name, reason_of(error))
+        if self.client is None or repr(before) == repr(error):
+            return
+        LOG.warning("%s: %s.", self.client.options["name"], reason_of(error))
+        if _is_refusal(error):
+            self.client.options["reconnect_time_wait"] = REFUSED_S
 
 
 def _sentence(servers: list[str], error: BaseException, secure: bool) -> str:
     reason = reason_of(error)
     place = ", ".join(servers)
-    if isinstance(error, ssl.SSLError) or any(word in reason.lower() for word in REFUSALS):
+    if _is_refusal(error):
         hint = "" if secure else " (it may want --credentials)"
         return f"server {place} and this device do not accept each other: {reason}{hint}."
+    if isinstance(error, TimeoutError) or "expecting INFO" in reason:
+        reason = "no answer in time" if secure else "no greeting in time, it may want TLS and --credentials"
     return f"server {place} cannot be reached: {reason}."
 
 
-def reason_of(error: BaseException) -> str:
-    """What went wrong, in a few words without a full stop."""
-    if isinstance(error, ssl.SSLCertVerificationError):
-        return f"the server's certificate is not accepted, {error.verify_message}"
-    if isinstance(error, ssl.SSLError):
-        return (error.reason or str(error)).replace("_", " ").lower()
-    if isinstance(error, OSError) and error.strerror:
-        return error.strerror
-    return str(error).removeprefix("nats: ").strip("'. ") or type(error).__name__
+def _is_refusal(error: BaseException) -> bool:
+    return isinstance(error, ssl.SSLError) or any(word in str(error).lower() for word in REFUSALS)
 
 
 def _nats_error() -> type[Exception]:

@@ -3,7 +3,9 @@
 python -m tests.live.adding_device NAME URL RUN
 """
 
+import random
 import sys
+import time
 
 import numpy as np
 
@@ -22,6 +24,7 @@ class AddingTrainer:
         return SAMPLES
 
     def train(self, model: bytes, round_: int) -> Update:
+        time.sleep(random.uniform(0.0, 0.03))  # so that most kills meet a task in flight
         layout, weights = read_model(model, "task")
         floats = np.array(weights.floats)
         floats[round_ % len(floats)] += 1.0

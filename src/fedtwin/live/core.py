@@ -207,6 +207,10 @@ class Core:
     def unanswered(self, asked: events.Asked, at_s: float, reason: str) -> events.Declined:
         return events.Declined(at_s=at_s, device=asked.device, reason=reason, offline=True)
 
+    def left_out(self, asked: events.Asked, at_s: float) -> events.Declined:
+        """It was put in quarantine while it was being asked."""
+        return events.Declined(at_s=at_s, device=asked.device, reason="quarantined")
+
     def give_up(self, task: OpenTask, at_s: float, reason: str, status: events.StatusAfter) -> events.GivenUp:
         """Charged by the server's clock and the predicted energy, and no less than an update at both its limits."""
         sent = task.sent

@@ -2,20 +2,16 @@
 
 import asyncio
 import logging
-from collections.abc import Callable
 
 import nats.errors
 import nats.js.errors
-from nats.aio.client import Client
-from nats.js import JetStreamContext
 from pydantic import ValidationError
 
 from fedtwin.live import events
-from fedtwin.live.events import Event
+from fedtwin.live.desk import Desk
 from fedtwin.live.logs import say
 from fedtwin.live.objects import put_object
-from fedtwin.live.protocol import Evaluate, Evaluated, Subjects, with_body
-from fedtwin.live.run import LiveRun
+from fedtwin.live.protocol import Evaluate, Evaluated, with_body
 
 TIMEOUT_S = 120.0
 TRIES_AT_THE_END = 20
@@ -26,17 +22,11 @@ OBJECT_NAME = "evaluation"
 class Evaluations:
     """The model every ``learning.evaluate_every_s`` of the run's clock, and at the end, if a worker is there."""
 
-    def __init__(self, run: LiveRun, subjects: Subjects, happen: Callable[[Event], None]) -> None:
-        self._run, self._subjects, self._happen = run, subjects, happen
+    def __init__(self, desk: Desk) -> None:
+        self._desk, self._run = desk, desk.run
         self._job: asyncio.Task[bool] | None = None
         self._next_s = 0.0
         self._seen_version = -1
-        self._client: Client | None = None
-        self._js: JetStreamContext | None = None
-        self._needs_objects = False
-
-    def open(self, client: Client, js: JetStreamContext, *, needs_objects: bool) -> None:
-        self._client, self._js, self._needs_objects = client, js, needs_objects
 
     def tick(self) -> None:
         """Begins an evaluation when one is due and none goes on."""
@@ -70,23 +60,21 @@ class Evaluations:
         return found
 
     async def _evaluate(self) -> bool:
-        assert self._client is not None
+        desk = self._desk
         core, model = self._run.core, self._run.model.encoded
         round_, version, at_s, energy_j = core.round, core.version, self._run.now_s(), core.energy_j
-        settings = self._run.config.model_dump(mode="json", exclude_none=True)
-        settings["fleet"].pop("file", None)
-        request = Evaluate(model_bytes=len(model), config=settings)
+        request = Evaluate(model_bytes=len(model), config=self._run.shared_settings())
         try:
-            if self._needs_objects and self._js is not None:
-                await put_object(self._js, self._subjects.models_bucket, OBJECT_NAME, model)
+            if desk.needs_objects:
+                await put_object(desk.js, desk.subjects.models_bucket, OBJECT_NAME, model)
                 request, model = request.model_copy(update={"object_name": OBJECT_NAME}), b""
-            reply = await self._client.request(self._subjects.evaluate, b"".join(with_body(request, model)), timeout=TIMEOUT_S)
+            reply = await desk.client.request(desk.subjects.evaluate, b"".join(with_body(request, model)), timeout=TIMEOUT_S)
             found = Evaluated.model_validate_json(reply.data)
         except (nats.errors.Error, nats.js.errors.Error, TimeoutError, ValidationError) as error:
             say(logging.DEBUG, "not evaluated", reason=str(error) or type(error).__name__)
             return False
         self._seen_version = version
-        self._happen(
+        self._run.commit(
             events.Measured(
                 at_s=self._run.now_s(), round=round_, version=version, model_at_s=at_s, energy_j=energy_j,
                 test_loss=found.test_loss, test_accuracy=found.test_accuracy,

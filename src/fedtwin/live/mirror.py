@@ -9,32 +9,37 @@ from nats.js.api import KeyValueConfig
 from nats.js.kv import KeyValue
 
 from fedtwin.live.core import Core
+from fedtwin.live.desk import Desk
 from fedtwin.twin import DeviceTwin, queue_at
 
 HISTORY = 32
 
 
 class Mirror:
-    """Key ``device.NAME``: the twin of one device; ``model``: version and round. Only what has changed is written."""
+    """Key ``device.NAME``: the twin of one device; ``stranger.NAME``: telemetry of one that has not joined; ``model``.
+
+    Only what has changed is written.
+    """
 
     def __init__(self, store: KeyValue) -> None:
         self._store = store
         self._written: dict[str, object] = {}
 
-    async def write(self, core: Core) -> None:
+    async def write(self, desk: Desk) -> None:
+        core = desk.core
+        for name, telemetry in list(desk.strangers.items()):
+            await self._put(f"stranger.{name}", telemetry, telemetry.model_dump(mode="json", exclude_none=True))
         if not core.started:
             return
-        await self._put("model", {"version": core.version, "round": core.round, "changes": core.changes})
-        for name, device in zip(core.names, core.twin.devices, strict=True):
-            if self._written.get(name) is not device:
-                await self._put(f"device.{name}", _as_dict(core, device))
-                self._written[name] = device
+        state = {"version": core.version, "round": core.round, "changes": core.changes}
+        await self._put("model", tuple(state.values()), state)
+        for name, device in zip(list(core.names), core.twin.devices, strict=True):
+            await self._put(f"device.{name}", device, _as_dict(core, device))
 
-    async def _put(self, key: str, value: object) -> None:
-        if key == "model" and self._written.get(key) == value:
-            return
-        await self._store.put(key, json.dumps(value).encode())
-        self._written[key] = value
+    async def _put(self, key: str, state: object, shown: object) -> None:
+        if self._written.get(key) != state:
+            await self._store.put(key, json.dumps(shown).encode())
+            self._written[key] = state
 
 
 async def open_mirror(js: JetStreamContext, bucket: str) -> Mirror:

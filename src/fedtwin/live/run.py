@@ -8,7 +8,9 @@ import logging
 import secrets
 import shutil
 import time
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 from fedtwin import __version__
 from fedtwin.config import Config, config_hash, load_config, to_toml
@@ -50,12 +52,15 @@ def resume(folder: Path) -> "LiveRun":
     return LiveRun(folder, new=None)
 
 
+Listener = Callable[[Event, "LiveRun"], None]
+
+
 class LiveRun:
     """The run in a folder. ``commit`` is the only way anything happens."""
 
     def __init__(self, folder: Path, *, new: str | None) -> None:
         self.folder = folder
-        self.last_applied: events.Applied | None = None
+        self.listeners: list[Listener] = []
         self._lock = Lock(folder / LOCK_NAME)
         try:
             self.config = load_config(folder / CONFIG_NAME)
@@ -105,7 +110,18 @@ class LiveRun:
     def commit(self, event: Event) -> None:
         """It is in the ledger, and so it has happened."""
         self._ledger.append(event)
+        self._happened(event)
+
+    def _happened(self, event: Event) -> None:
         self.core.apply(event)
+        for listener in self.listeners:
+            listener(event, self)
+
+    def shared_settings(self) -> dict[str, Any]:
+        """The configuration as devices and workers get it, without the names of files that lie here."""
+        settings: dict[str, Any] = self.config.model_dump(mode="json", exclude_none=True)
+        settings["fleet"].pop("file", None)
+        return settings
 
     def close(self) -> None:
         self._ledger.close()
@@ -120,7 +136,7 @@ class LiveRun:
             self.commit(event)
             say(logging.WARNING, "refused", device=name, what=what, reason=reason, count=event.count)
         else:
-            self.core.apply(event)
+            self._happened(event)
 
     def quarantine(self, name: str, reason: str) -> None:
         """The device is left out; a task it has is over."""
@@ -188,28 +204,29 @@ class LiveRun:
         weights, changed = self.model.mixed(start, upload, core.changes - task.changes, float(done.samples))
         self.model.save(old_version + 1, weights, changed=changed)
         sources = {key: getattr(done, key).source for key in ("compute_s", "upload_s", "compute_j", "upload_j")}
-        self.last_applied = events.Applied(
-            at_s=self.now_s(),
-            token=sent.token,
-            device=sent.device,
-            version=old_version + 1,
-            changed=changed,
-            staleness=staleness,
-            late=late,
-            compute_s=believed.compute_s,
-            upload_s=believed.upload_s,
-            compute_j=believed.compute_j,
-            upload_j=believed.upload_j,
-            cost=believed.cost,
-            train_loss=done.train_loss,
-            elapsed_s=elapsed_s,
-            reported_s=believed.reported_s,
-            believed=believed.agrees,
-            sources={**sources, "cpu_hz": done.cpu_source},
-            link_s=done.link_s.value,
-            uploaded_bytes=done.model_bytes,
+        self.commit(
+            events.Applied(
+                at_s=self.now_s(),
+                token=sent.token,
+                device=sent.device,
+                version=old_version + 1,
+                changed=changed,
+                staleness=staleness,
+                late=late,
+                compute_s=believed.compute_s,
+                upload_s=believed.upload_s,
+                compute_j=believed.compute_j,
+                upload_j=believed.upload_j,
+                cost=believed.cost,
+                train_loss=done.train_loss,
+                elapsed_s=elapsed_s,
+                reported_s=believed.reported_s,
+                believed=believed.agrees,
+                sources={**sources, "cpu_hz": done.cpu_source},
+                link_s=done.link_s.value,
+                uploaded_bytes=done.model_bytes,
+            )
         )
-        self.commit(self.last_applied)
         if self.model.needs_start:
             self.model.keep_only(self._versions_needed())
         else:

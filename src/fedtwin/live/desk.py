@@ -1,0 +1,49 @@
+"""What the parts of the edge server share: the run, the connection, who was heard when, and the bell that wakes the asker."""
+
+import asyncio
+import time
+from collections import OrderedDict
+
+from nats.aio.client import Client
+from nats.js import JetStreamContext
+
+from fedtwin.live import events
+from fedtwin.live.protocol import Subjects, Telemetry
+from fedtwin.live.run import LiveRun
+
+MESSAGE_SLACK_BYTES = 4096
+MOST_STRANGERS = 10_000
+
+
+class Desk:
+    """Made when the connection stands."""
+
+    def __init__(self, run: LiveRun, client: Client) -> None:
+        self.run, self.core = run, run.core
+        self.client: Client = client
+        self.js: JetStreamContext = client.jetstream(timeout=10.0)
+        self.subjects = Subjects(run.name)
+        self.wake = asyncio.Event()
+        self.stopping = asyncio.Event()
+        now = time.monotonic()
+        self.heard: dict[str, float] = dict.fromkeys(run.core.names, now)
+        self.strangers: OrderedDict[str, Telemetry] = OrderedDict()
+
+    @property
+    def needs_objects(self) -> bool:
+        """Whether the model is larger than a message."""
+        return self.run.model.codec.size > self.client.max_payload - MESSAGE_SLACK_BYTES
+
+    def alive(self, name: str) -> None:
+        """The device was heard and is ready to be asked."""
+        self.heard[name] = time.monotonic()
+        device = self.core.number_of(name)
+        if device is not None and self.core.twin.devices[device].status == "offline":
+            self.run.commit(events.StatusChanged(at_s=self.run.now_s(), device=device, status="idle"))
+            self.wake.set()
+
+    def remember_stranger(self, name: str, telemetry: Telemetry) -> None:
+        """Telemetry of a device that has not joined: an MQTT sensor, say. It is shown, and never asked."""
+        self.strangers[name] = telemetry
+        if len(self.strangers) > MOST_STRANGERS:
+            self.strangers.popitem(last=False)

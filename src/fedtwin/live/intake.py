@@ -1,0 +1,164 @@
+"""Uploads and their results, from the broker's stream, one after the other; acknowledged when all they lead to is on disk."""
+
+import asyncio
+import logging
+import time
+from contextlib import suppress
+from dataclasses import dataclass
+
+import nats.errors
+import nats.js.errors
+from nats.aio.msg import Msg
+from nats.js.api import AckPolicy, ConsumerConfig, DiscardPolicy, RetentionPolicy, StreamConfig
+from nats.js.client import JetStreamContext
+from pydantic import ValidationError
+
+from fedtwin.live.desk import MESSAGE_SLACK_BYTES, Desk
+from fedtwin.live.logs import say
+from fedtwin.live.objects import ObjectError, delete_object, get_object
+from fedtwin.live.protocol import RESULT, TOKEN_HEADER, Done, Failed, misfit
+
+ACK_WAIT_S = 30.0
+MOST_WAITING_PER_DEVICE = 4
+CONSUMER = "edge"
+LOOK_EVERY_S, LOOKS = 0.05, 60
+
+
+@dataclass
+class HeldUpload:
+    """The bytes of an upload whose result has not come yet. They are acknowledged with it."""
+
+    message: Msg
+    body: bytes
+
+
+class Intake:
+    """The consumer of the uploads stream."""
+
+    def __init__(self, desk: Desk) -> None:
+        self._desk, self._run, self._core = desk, desk.run, desk.core
+        self._held: dict[str, HeldUpload] = {}
+        self._subscription: JetStreamContext.PushSubscription | None = None
+        self._one_at_a_time = asyncio.Lock()
+        self.trouble: BaseException | None = None
+
+    async def open(self) -> None:
+        """The stream: a device that floods is stopped by the broker after a few messages."""
+        subjects, js = self._desk.subjects, self._desk.js
+        stream = StreamConfig(
+            name=subjects.stream,
+            subjects=[subjects.upload("*"), subjects.result("*")],
+            retention=RetentionPolicy.WORK_QUEUE,
+            discard=DiscardPolicy.NEW,
+            discard_new_per_subject=True,
+            max_msgs_per_subject=MOST_WAITING_PER_DEVICE,
+            max_msg_size=min(self._run.most_upload_bytes + MESSAGE_SLACK_BYTES, self._desk.client.max_payload),
+        )
+        try:
+            await js.update_stream(stream)
+        except nats.js.errors.NotFoundError:
+            await js.add_stream(stream)
+        await self.consume_anew()
+
+    async def consume_anew(self) -> None:
+        """A new consumer: whatever was delivered and not acknowledged before comes again at once."""
+        js, stream = self._desk.js, self._desk.subjects.stream
+        async with self._one_at_a_time:
+            with suppress(nats.js.errors.NotFoundError):
+                await js.delete_consumer(stream, CONSUMER)
+            if self._subscription is not None:
+                with suppress(nats.errors.Error):
+                    await self._subscription.unsubscribe()
+            self._held.clear()
+            config = ConsumerConfig(
+                durable_name=CONSUMER, ack_policy=AckPolicy.EXPLICIT, ack_wait=ACK_WAIT_S, max_ack_pending=10_000
+            )
+            self._subscription = await js.subscribe(
+                "", stream=stream, durable=CONSUMER, config=config, cb=self._on_delivery, manual_ack=True
+            )
+
+    async def until_empty(self) -> None:
+        """Uploads of tasks that had been given up may still wait at the broker."""
+        for _ in range(LOOKS):
+            with suppress(nats.errors.Error, nats.js.errors.Error, TimeoutError):
+                found = await self._desk.js.consumer_info(self._desk.subjects.stream, CONSUMER)
+                if not found.num_pending and not found.num_ack_pending:
+                    return
+            await asyncio.sleep(LOOK_EVERY_S)
+
+    def forget(self, token: str) -> None:
+        """The upload of a task that was given up comes again if its result does."""
+        self._held.pop(token, None)
+
+    async def _on_delivery(self, message: Msg) -> None:
+        try:
+            kind, name = message.subject.split(".")[2:4]
+            if kind == "upload":
+                await self._on_upload(name, message)
+            else:
+                await self._on_result(name, message)
+        except (nats.errors.Error, nats.js.errors.Error, TimeoutError) as error:
+            say(logging.WARNING, "the broker did not hear an acknowledgement", reason=str(error) or type(error).__name__)
+        except Exception as error:
+            self.trouble = error
+            raise
+
+    async def _on_upload(self, name: str, message: Msg) -> None:
+        token = (message.headers or {}).get(TOKEN_HEADER, "")
+        reason = self._run.upload_is_expected(name, token, len(message.data))
+        if reason is None:
+            old = self._held.pop(token, None)
+            self._held[token] = HeldUpload(message, message.data)
+            if old is not None:
+                await old.message.ack()
+            return
+        if not reason.startswith("duplicate"):  # its result says so
+            self._run.refuse(name, "upload", reason)
+        if reason.startswith(("size", "foreign")):  # only where the token is that of a task
+            self._run.quarantine(name, reason)
+        await message.ack()
+
+    async def _on_result(self, name: str, message: Msg) -> None:
+        try:
+            result = RESULT.validate_json(message.data)
+        except ValidationError as error:
+            self._run.refuse(name, "result", misfit(error))
+            self._run.quarantine_if_its_own(name, message.data, misfit(error))
+            await message.ack()
+            return
+        held = self._held.pop(result.token, None)
+        if isinstance(result, Failed):
+            self._failed(name, result)
+        else:
+            body = await self._body(name, result, held)
+            sent_at = message.metadata.timestamp.timestamp()
+            self._run.receive(name, result, body, min(self._run.now_s(), self._run.clock_of(sent_at)))
+        self._desk.wake.set()
+        if held is not None:
+            await held.message.ack()
+        await message.ack()
+        if name in self._core.members:
+            self._desk.heard[name] = time.monotonic()
+
+    async def _body(self, name: str, result: Done, held: HeldUpload | None) -> bytes | None:
+        if result.object_name is None:
+            return held.body if held is not None else None
+        if result.object_name != result.token or self._run.upload_is_expected(name, result.token, result.model_bytes):
+            return None
+        js, bucket = self._desk.js, self._desk.subjects.uploads_bucket(name)
+        try:
+            body = await get_object(js, bucket, result.token, self._run.most_upload_bytes)
+        except ObjectError as error:
+            say(logging.WARNING, "an object could not be had", device=name, reason=str(error))
+            return None
+        with suppress(nats.errors.Error, nats.js.errors.Error, TimeoutError):
+            await delete_object(js, bucket, result.token)
+        return body
+
+    def _failed(self, name: str, result: Failed) -> None:
+        task = self._core.open.get(result.token)
+        if task is None or self._core.number_of(name) != task.sent.device:
+            self._run.refuse(name, "result", "unassigned: no such task", result.token)
+            return
+        self._run.commit(self._core.give_up(task, self._run.now_s(), f"failed: {result.reason}", "idle"))
+        say(logging.WARNING, "failed", device=name, reason=result.reason)

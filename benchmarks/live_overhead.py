@@ -105,16 +105,19 @@ def edge_run(folder: Path, rounds: int, channels: int, *settings: str) -> dict[s
     url = read_url(edge)
     devices = [start_device(url, k) for k in range(DEVICES)]
     try:
-        spent: dict[int, float] = {}
+        broker = json.loads((run / "broker" / "broker.json").read_text(encoding="utf-8"))["pid"]
+        groups = {"edge": [edge.pid], "broker": [broker], "device": [device.pid for device in devices]}
+        looks: list[tuple[int, dict[str, float]]] = []
         while edge.poll() is None:
-            for pid in (edge.pid, *(device.pid for device in devices)):
-                with suppress(OSError):
-                    spent[pid] = cpu_s(pid)
-            time.sleep(0.2)
+            with suppress(OSError):
+                applied = (run / "ledger.jsonl").read_bytes().count(b'"kind":"applied"')
+                looks.append((applied, {name: sum(map(cpu_s, pids)) for name, pids in groups.items()}))
+            time.sleep(0.25)
         measured = read_ledger(run / "ledger.jsonl")
-        tasks = rounds + channels
-        measured["edge_cpu_ms"] = 1e3 * spent[edge.pid] / tasks
-        measured["device_cpu_ms"] = 1e3 * sum(spent[device.pid] for device in devices) / tasks
+        busy = [look for look in looks if 0 < look[0] < rounds]
+        if len(busy) > 1:
+            (first, before), (last, after) = busy[0], busy[-1]
+            measured |= {f"{name}_cpu_ms": 1e3 * (after[name] - before[name]) / max(1, last - first) for name in groups}
         return measured
     finally:
         for device in devices:

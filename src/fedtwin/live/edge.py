@@ -99,6 +99,7 @@ class EdgeServer:
         await self._intake.open()
         say(logging.INFO, "serving", run=self._run.name, servers=" ".join(self._options.servers), version=self._core.version)
         await desk.client.publish(desk.subjects.call, b"")
+        self._give_up_after = time.monotonic() + self._core.live.deadline_margin_s
         desk.wake.set()
 
     async def _on_reconnect(self) -> None:
@@ -111,6 +112,7 @@ class EdgeServer:
             except (nats.errors.Error, nats.js.errors.Error, TimeoutError) as error:
                 say(logging.DEBUG, "the broker is not ready yet", reason=str(error) or type(error).__name__)
                 await asyncio.sleep(READY_PAUSE_S)
+        self._give_up_after = time.monotonic() + self._core.live.deadline_margin_s
         self._desk.wake.set()
 
     async def _until_done(self, tasks: list[asyncio.Task[None]]) -> bool:
@@ -152,6 +154,9 @@ class EdgeServer:
             broker.restart()
 
     def _give_up_overdue(self) -> None:
+        """Not at once after a time without the broker, or without us: uploads that waited there come first."""
+        if time.monotonic() < self._give_up_after:
+            return
         now_s = self._run.now_s()
         for task in self._core.overdue(now_s):
             self._run.commit(self._core.give_up(task, now_s, "the deadline has passed", "offline"))

@@ -16,16 +16,25 @@ class Ledger:
     """An append goes to the system at once, so it survives the end of the process; with ``fsync`` also a loss of power."""
 
     def __init__(self, path: Path, *, fsync: bool) -> None:
-        self._fsync = fsync
+        self._path, self._fsync = path, fsync
         self._file = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o644)
+        self._torn = False
 
     def append(self, event: Event) -> None:
+        """Or ``FedtwinError``: the run ends then, because nothing may follow a line that is not whole."""
         line = event.model_dump_json(exclude_none=True).encode() + b"\n"
-        written = os.write(self._file, line)
-        while written < len(line):
-            written += os.write(self._file, line[written:])
-        if self._fsync:
-            os.fsync(self._file)
+        try:
+            if self._torn:
+                raise OSError(0, "an earlier line could not be finished")
+            self._torn = True
+            written = os.write(self._file, line)
+            while written < len(line):
+                written += os.write(self._file, line[written:])
+            if self._fsync:
+                os.fsync(self._file)
+            self._torn = False
+        except OSError as error:
+            raise FedtwinError(f"The ledger {str(self._path)!r} cannot be written: {error.strerror}.") from None
 
     def close(self) -> None:
         os.close(self._file)

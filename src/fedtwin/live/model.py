@@ -50,12 +50,15 @@ class LiveModel:
         self.weights = weights
         if changed or weights.counters.size:
             self.encoded = self.codec.encode(weights)
-        write_whole(self._path(version), self.encoded, fsync=self._fsync)
         state = self._aggregator.state()
-        if state:
-            from safetensors.numpy import save
+        try:
+            write_whole(self._path(version), self.encoded, fsync=self._fsync)
+            if state:
+                from safetensors.numpy import save
 
-            write_whole(self._buffer_path(version), save(state), fsync=self._fsync)
+                write_whole(self._buffer_path(version), save(state), fsync=self._fsync)
+        except OSError as error:
+            raise FedtwinError(f"The model cannot be written to {str(self._folder)!r}: {error.strerror}.") from None
 
     def keep_only(self, versions: Iterable[int]) -> None:
         """Removes the files of all other versions, and what a killed process left half-written."""

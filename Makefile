@@ -6,7 +6,7 @@ READY  := $(VENV)/.ready
 RAY    := $(VENV)/.ready-ray
 OUT    := out/demo
 
-.PHONY: help setup demo test test-all lint types figures bench bench-training clean
+.PHONY: help setup demo test test-all lint types figures bench bench-training bench-live clean
 
 help:
 	@echo "make demo      set up, compare all schemes of the paper on the default fleet, draw figures 3, 4 and 5 (quick),"
@@ -15,6 +15,7 @@ help:
 	@echo "make test-all  the same with the tests that need minutes, and those on a Ray cluster (installs Ray)"
 	@echo "make bench     measure the engines, decisions in large fleets, memory and sweeps; writes docs/performance.md"
 	@echo "make bench-training   measure training against a plain PyTorch loop (needs fedtwin data fetch fashion-mnist)"
+	@echo "make bench-live   measure the live fleet beside a bare NATS echo; writes docs/live.md"
 	@echo "make figures   draw figures 3, 4, 5 and regret in full, as docs/results.md shows them"
 
 setup: $(READY)
@@ -32,6 +33,8 @@ $(RAY): $(READY)
 demo: $(READY)
 	$(BIN)/fedtwin compare --seeds 5 --rounds 3000
 	$(BIN)/fedtwin figure 3 4 5 digits --profile quick --out $(OUT) --overwrite
+	rm -rf $(OUT)/live
+	$(BIN)/fedtwin live demo --out $(OUT)/live
 	@echo
 	@echo "The pictures are in $(OUT): figure_3.png, figure_4.png, figure_5.png and figure_digits.png, each with its SVG and CSV."
 
@@ -56,6 +59,9 @@ bench: $(READY)
 
 bench-training: $(READY)
 	$(BIN)/python -m benchmarks.cpu_updates
+
+bench-live: $(READY)
+	$(BIN)/python -m benchmarks.live_overhead
 
 clean:
 	rm -rf $(VENV) out build dist

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from fedtwin.config import Config, LearningConfig
+from fedtwin.config import Config, LearningConfig, LiveConfig
 from fedtwin.records.schema import DEVICES, EVALUATIONS, REFUSALS, rounds_schema
 from fedtwin.records.summary import Summary
 from fedtwin.registry import POLICIES, SCHEMES
@@ -20,7 +20,7 @@ def text_of(name: str) -> str:
 
 def test_every_setting_is_documented_with_its_default() -> None:
     page = text_of("docs/configuration.md")
-    for section, keys in Config(learning=LearningConfig()).model_dump().items():
+    for section, keys in Config(learning=LearningConfig(), live=LiveConfig()).model_dump().items():
         part = page.split(f"## [{section}]")[1].split("\n## ")[0]
         for key, default in keys.items():
             shown = "" if default is None else f"{default:g}" if isinstance(default, float) else str(default)

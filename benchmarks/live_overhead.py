@@ -26,6 +26,7 @@ MODEL_VALUES = 250_000
 DEVICES = 8
 PAGE = Path("docs/live.md")
 BEGIN, END = "<!-- measured -->", "<!-- end -->"
+CPU_COLUMNS = ("edge_cpu_ms", "broker_cpu_ms", "device_cpu_ms")
 FEDTWIN = [sys.executable, "-m", "fedtwin"]
 ECHO = """
 import asyncio, sys, nats
@@ -223,24 +224,25 @@ def write_page(found: dict[str, dict[str, float]]) -> None:
     for name, numbers in found.items():
         if "tasks_per_s" in numbers:
             p99 = f"{numbers['p99_ms']:.1f}" if "p99_ms" in numbers else ""
-            cpu = ", ".join(
-                f"{numbers[key]:.1f}" for key in ("edge_cpu_ms", "broker_cpu_ms", "device_cpu_ms") if key in numbers
-            )
+            cpu = ", ".join(f"{numbers[key]:.1f}" for key in CPU_COLUMNS if key in numbers)
             rows.append(f"| {name} | {numbers['tasks_per_s']:.0f} | {numbers['p50_ms']:.1f} | {p99} | {cpu} |")
-    echo, edge = found["echo, 8 in flight"], found["edge, 8 in flight"]
+    echo, edge, many = (found[name] for name in ("echo, 8 in flight", "edge, 8 in flight", "500 idle devices"))
     alone = found["edge, 1 in flight"]["p50_ms"] - found["echo, 1 in flight"]["p50_ms"]
-    many = found["500 idle devices"]
-    text = f"""By `make bench-live` ({os.cpu_count()} cores, everything on one machine): a model of 1 MB, eight devices as processes of their own that
-give the model back untrained, every upload through the broker's disk, all checks, the mixing, the model file and the ledger. The echo
-sends the same bytes there and back by bare NATS, nothing else. Latency is from the question to the new model on disk.
-
-{chr(10).join(rows)}
-
-The whole edge server does {edge["tasks_per_s"] / echo["tasks_per_s"]:.2f} times the tasks of the bare echo. A task alone takes {alone:.1f} ms longer than an echo.
-With {many["joined"]:.0f} devices connected and idle, edge server and broker take {many["edge_mb"]:.0f} + {many["broker_mb"]:.0f} MB, the edge server {many["edge_cpu_percent"]:.0f} % of a
-core. An idle agent without PyTorch takes {found["idle agent"]["mb"]:.0f} MB."""
+    text = [
+        f"By `make bench-live` ({os.cpu_count()} cores, everything on one machine): a model of 1 MB, eight devices as processes",
+        "of their own that give the model back untrained; every upload through the broker's disk, all checks, the mixing, the",
+        "model file and the ledger. The echo sends the same bytes there and back by bare NATS, and nothing else. Latency is from",
+        "the question to the new model on disk.",
+        "",
+        *rows,
+        "",
+        f"The whole edge server does {edge['tasks_per_s'] / echo['tasks_per_s']:.2f} times the tasks of the bare echo; a task",
+        f"alone takes {alone:.1f} ms longer than an echo. With {many['joined']:.0f} devices connected and idle, edge server and",
+        f"broker take {many['edge_mb']:.0f} + {many['broker_mb']:.0f} MB, and the edge server {many['edge_cpu_percent']:.0f} % of",
+        f"a core. An idle agent without PyTorch takes {found['idle agent']['mb']:.0f} MB.",
+    ]
     before, rest = PAGE.read_text(encoding="utf-8").split(BEGIN)
-    PAGE.write_text(f"{before}{BEGIN}\n\n{text}\n\n{END}{rest.split(END)[1]}", encoding="utf-8")
+    PAGE.write_text(f"{before}{BEGIN}\n\n{chr(10).join(text)}\n\n{END}{rest.split(END)[1]}", encoding="utf-8")
 
 
 def main() -> None:

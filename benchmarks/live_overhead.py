@@ -229,17 +229,17 @@ def write_page(found: dict[str, dict[str, float]]) -> None:
     echo, edge, many = (found[name] for name in ("echo, 8 in flight", "edge, 8 in flight", "500 idle devices"))
     alone = found["edge, 1 in flight"]["p50_ms"] - found["echo, 1 in flight"]["p50_ms"]
     text = [
-        f"By `make bench-live` ({os.cpu_count()} cores, everything on one machine): a model of 1 MB, eight devices as processes",
-        "of their own that give the model back untrained; every upload through the broker's disk, all checks, the mixing, the",
-        "model file and the ledger. The echo sends the same bytes there and back by bare NATS, and nothing else. Latency is from",
-        "the question to the new model on disk.",
+        f"By `make bench-live` ({os.cpu_count()} cores, everything on one machine): a model of 1 MB, eight devices as",
+        "processes of their own that give the model back untrained; every upload through the broker's disk, all checks, the",
+        "mixing, the model file and the ledger. The echo sends the same bytes there and back by bare NATS, and nothing else.",
+        "Latency is from the question to the new model on disk.",
         "",
         *rows,
         "",
-        f"The whole edge server does {edge['tasks_per_s'] / echo['tasks_per_s']:.2f} times the tasks of the bare echo; a task",
-        f"alone takes {alone:.1f} ms longer than an echo. With {many['joined']:.0f} devices connected and idle, edge server and",
-        f"broker take {many['edge_mb']:.0f} + {many['broker_mb']:.0f} MB, and the edge server {many['edge_cpu_percent']:.0f} % of",
-        f"a core. An idle agent without PyTorch takes {found['idle agent']['mb']:.0f} MB.",
+        f"The whole edge server does {edge['tasks_per_s'] / echo['tasks_per_s']:.2f} times the tasks of the bare echo; a",
+        f"task alone takes {alone:.1f} ms longer than an echo. With {many['joined']:.0f} devices connected and idle, edge",
+        f"server and broker take {many['edge_mb']:.0f} + {many['broker_mb']:.0f} MB, and the edge server",
+        f"{many['edge_cpu_percent']:.0f} % of a core. An idle agent without PyTorch takes {found['idle agent']['mb']:.0f} MB.",
     ]
     before, rest = PAGE.read_text(encoding="utf-8").split(BEGIN)
     PAGE.write_text(f"{before}{BEGIN}\n\n{chr(10).join(text)}\n\n{END}{rest.split(END)[1]}", encoding="utf-8")

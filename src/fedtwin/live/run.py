@@ -230,7 +230,7 @@ class LiveRun:
         if self.model.needs_start:
             self.model.keep_only(self._versions_needed())
         else:
-            self.model.forget(old_version)
+            self.model.forget(old_version - 1)
 
     def _refused(self, name: str, token: str, reason: str, *, attack: bool = False, task: OpenTask | None = None) -> str:
         """Recorded; what no honest device sends is answered by quarantine, and a task that ends so is given up."""
@@ -242,8 +242,9 @@ class LiveRun:
         return reason
 
     def _versions_needed(self) -> set[int]:
+        """The newest, the one before in case the last line of the ledger is lost with the power, and those in flight."""
         tasks = [*self.core.open.values(), *self.core.given_up.values()] if self.model.needs_start else []
-        return {self.core.version, *(task.sent.version for task in tasks)}
+        return {self.core.version, self.core.version - 1, *(task.sent.version for task in tasks)}
 
     def _check_it_is_the_same(self) -> None:
         began, folder = self.core.began, str(self.folder)

@@ -18,7 +18,6 @@ from fedtwin.twin import Twin, new_twin
 from fedtwin.twin.update import Offer
 
 REMEMBERED_TOKENS = 10_000
-LEAST_COST_OF_NOTHING = 1.0
 
 
 @dataclass(frozen=True)

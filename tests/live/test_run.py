@@ -1,0 +1,175 @@
+"""An upload is mixed in exactly once or never, wherever the edge server is killed; FedBuff's buffer survives too."""
+
+import itertools
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from fedtwin.config import Config, build_config
+from fedtwin.errors import FedtwinError
+from fedtwin.learning.layout import Weights, layout_of
+from fedtwin.live import events, run
+from fedtwin.live.ledger import Ledger, read_events
+from fedtwin.live.protocol import Accept, Done, Hello, Reading
+from fedtwin.live.run import LiveRun
+from fedtwin.live.tensors import Codec
+
+LAYOUT = layout_of({"w": ((4,), False), "steps": ((), True)})
+CODEC = Codec(LAYOUT)
+TOKENS = (f"{number:032x}" for number in itertools.count(1))
+
+
+class KilledError(BaseException):
+    """The process ends here."""
+
+
+def config_of(**more: object) -> Config:
+    fixed = {"fleet.devices": 3, "fleet.channels": 3, "run.rounds": 50}
+    return build_config({}, {**fixed, "learning.mixing": 0.5, "learning.staleness": "constant", **more})
+
+
+def weights(value: float, steps: int = 0) -> Weights:
+    return Weights(np.full(4, value, np.float32), np.array([steps], np.int64))
+
+
+def begun(folder: Path, **more: object) -> LiveRun:
+    live = run.begin(folder, config_of(**more), "main", CODEC.encode(weights(0.0)))
+    for name in ("a", "b", "c"):
+        live.commit(live.core.join(name, Hello(samples=50), live.now_s()))
+    live.commit(live.core.start(live.now_s()))
+    return live
+
+
+def dispatch(live: LiveRun) -> events.Dispatched:
+    asked = live.core.next_ask(live.now_s())
+    assert isinstance(asked, events.Asked)
+    live.commit(asked)
+    offer = Accept(gain=1e-9, cpu_hz=2e9, power_w=0.1, compute_s=0.1, upload_s=0.1, compute_j=0.1, upload_j=0.01)
+    event = live.core.answered(asked, offer, next(TOKENS), live.now_s())
+    assert isinstance(event, events.Dispatched)
+    live.commit(event)
+    return event
+
+
+def done_of(sent: events.Dispatched) -> Done:
+    def modelled(value: float) -> Reading:
+        return Reading(value=value, source="modelled")
+
+    return Done(
+        token=sent.token, version=sent.version, samples=50, model_bytes=CODEC.size, cpu_hz=2e9, cpu_source="measured",
+        power_w=0.1, compute_s=modelled(0.1), upload_s=modelled(0.1), compute_j=modelled(0.1), upload_j=modelled(0.01),
+        link_s=modelled(0.1),
+    )  # fmt: skip
+
+
+def deliver(live: LiveRun, sent: events.Dispatched, upload: Weights) -> str | None:
+    return live.receive(live.core.names[sent.device], done_of(sent), CODEC.encode(upload), live.now_s())
+
+
+def applied(folder: Path) -> list[str]:
+    return [event.token for event in read_events(folder / "ledger.jsonl") if isinstance(event, events.Applied)]
+
+
+@pytest.mark.parametrize("aggregation", ["fedasync", "fedbuff"])
+@pytest.mark.parametrize("when", ["model", "before-line", "after-line"])
+def test_killed_at_any_point_an_upload_counts_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, when: str, aggregation: str
+) -> None:
+    folder = tmp_path / "run"
+    live = begun(folder, **{"learning.aggregation": aggregation, "learning.buffer_size": 2})
+    first, second = dispatch(live), dispatch(live)
+    assert deliver(live, first, weights(1.0, 3)) is None
+    usual_append = Ledger.append
+
+    def killed_append(self: Ledger, event: events.Event) -> None:
+        if when == "after-line":
+            usual_append(self, event)
+        raise KilledError
+
+    def killed_save(*_: object, **__: object) -> None:
+        raise KilledError
+
+    with monkeypatch.context() as patch:
+        if when == "model":
+            patch.setattr("fedtwin.live.model.write_whole", killed_save)
+        else:
+            patch.setattr(Ledger, "append", killed_append)
+        with pytest.raises(KilledError):
+            deliver(live, second, weights(2.0, 1))
+    live._lock.release()
+
+    again = run.resume(folder)
+    outcome = deliver(again, second, weights(2.0, 1))
+    assert (outcome is None) == (when != "after-line")
+    assert outcome is None or outcome.startswith("duplicate")
+    assert applied(folder) == [first.token, second.token]
+    assert again.core.version == 2
+    expected = 0.5 * 0.5 * 1.0 + 0.5 * 2.0 if aggregation == "fedasync" else 0.5 * (1.0 + 2.0) / 2
+    np.testing.assert_allclose(again.model.weights.floats, expected)
+    assert again.model.weights.counters.tolist() == [3]
+    assert not list((folder / "models").glob(".*"))
+    again.close()
+
+
+def test_a_torn_line_never_happened_and_is_done_again(tmp_path: Path) -> None:
+    folder = tmp_path / "run"
+    live = begun(folder)
+    sent = dispatch(live)
+    assert deliver(live, sent, weights(1.0)) is None
+    live.close()
+    path = folder / "ledger.jsonl"
+    path.write_bytes(path.read_bytes()[:-10])
+    again = run.resume(folder)
+    assert again.core.version == 0
+    assert deliver(again, sent, weights(1.0)) is None
+    assert again.core.version == 1
+    np.testing.assert_allclose(again.model.weights.floats, 0.5)
+    again.close()
+
+
+def test_late_uploads_by_rule(tmp_path: Path) -> None:
+    for rule, expected in (("mix", None), ("refuse", "late: the task had been given up")):
+        live = begun(tmp_path / rule, **{"live.late": rule})
+        sent = dispatch(live)
+        live.commit(live.core.give_up(live.core.open[sent.token], live.now_s(), "the deadline has passed", "offline"))
+        assert deliver(live, sent, weights(1.0)) == expected
+        assert (deliver(live, sent, weights(1.0)) or "").startswith("duplicate" if expected is None else "late")
+        assert live.core.version == (1 if expected is None else 0)
+        live.close()
+
+
+def test_stale_uploads_are_refused(tmp_path: Path) -> None:
+    live = begun(tmp_path / "run", **{"live.max_staleness": 1})
+    old, *fresh = dispatch(live), dispatch(live), dispatch(live)
+    for sent in fresh:
+        assert deliver(live, sent, weights(1.0)) is None
+    assert (deliver(live, old, weights(1.0)) or "").startswith("stale")
+    assert old.token not in live.core.open
+    live.close()
+
+
+def test_one_process_at_a_time_and_the_same_settings(tmp_path: Path) -> None:
+    live = begun(tmp_path / "run")
+    with pytest.raises(FedtwinError, match="another fedtwin"):
+        run.resume(tmp_path / "run")
+    live.close()
+    config = tmp_path / "run" / "config.toml"
+    config.write_text(config.read_text(encoding="utf-8").replace("rounds = 50", "rounds = 51"), encoding="utf-8")
+    with pytest.raises(FedtwinError, match=r"config\.toml, or a file it names, has been changed"):
+        run.resume(tmp_path / "run")
+
+
+def test_nothing_follows_a_line_that_could_not_be_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    ledger = Ledger(tmp_path / "ledger.jsonl", fsync=False)
+
+    def full(file: int, data: bytes) -> int:  # noqa: ARG001
+        raise OSError(28, "No space left on device")
+
+    with monkeypatch.context() as patch:
+        patch.setattr("os.write", full)
+        with pytest.raises(FedtwinError, match="No space left on device"):
+            ledger.append(events.Passed(at_s=1.0, round=1))
+    with pytest.raises(FedtwinError, match="could not be finished"):
+        ledger.append(events.Passed(at_s=2.0, round=2))
+    ledger.close()

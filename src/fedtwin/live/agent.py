@@ -40,7 +40,7 @@ from fedtwin.live.protocol import (
 )
 from fedtwin.live.radio import EmulatedRadio, Link, MeasuredRadio, Radio
 from fedtwin.live.trainers import Trainer, TrainingError
-from fedtwin.live.transport import close, connect
+from fedtwin.live.transport import close, connect, unless_stopped
 from fedtwin.physics.compute import compute_energy_j
 from fedtwin.physics.terms import Terms, terms_of
 from fedtwin.policies import power_rule
@@ -109,7 +109,7 @@ class Agent:
     async def run(self) -> None:
         """Until ``stop``; a training that goes on then is finished and uploaded first, if that does not take long."""
         options = self._options
-        self._client = await connect(
+        connecting = connect(
             options.servers,
             name=options.name,
             inbox=options.name,
@@ -117,6 +117,9 @@ class Agent:
             insecure=options.insecure,
             on_reconnect=self._say_hello_again,
         )
+        self._client = await unless_stopped(connecting, self._stop)
+        if self._client is None:
+            return
         try:
             if not await self._join():
                 return
@@ -125,6 +128,7 @@ class Agent:
                 with suppress(TimeoutError, asyncio.CancelledError):
                     await asyncio.wait_for(self._job, timeout=5.0)
         finally:
+            options.trainer.stop()
             await close(self._client)
 
     # Joining

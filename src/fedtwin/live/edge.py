@@ -2,6 +2,7 @@
 
 import asyncio
 import logging
+import re
 import time
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -25,6 +26,7 @@ from fedtwin.live.mirror import Mirror, open_mirror
 from fedtwin.live.objects import ObjectError, delete_object, get_object, make_bucket, put_object
 from fedtwin.live.protocol import (
     ANSWER,
+    NAME,
     RESULT,
     TOKEN_HEADER,
     Ask,
@@ -40,7 +42,7 @@ from fedtwin.live.protocol import (
     with_body,
 )
 from fedtwin.live.run import LiveRun, new_token
-from fedtwin.live.transport import close, connect
+from fedtwin.live.transport import close, connect, unless_stopped
 
 TICK_S = 0.05
 MIRROR_EVERY_S = 0.5
@@ -99,6 +101,7 @@ class EdgeServer:
         self._evaluations = Evaluations(run, self._subjects, self._happen)
         self._consumer_lock = asyncio.Lock()
         self._trouble: BaseException | None = None
+        run.on_event = self._tell
 
     def stop(self) -> None:
         """No device is asked any more; uploads on their way are waited for, a little."""
@@ -111,7 +114,7 @@ class EdgeServer:
         if options.metrics is not None:
             port = self.metrics.serve(options.metrics)
             say(logging.INFO, "metrics", port=port)
-        self._client = await connect(
+        connecting = connect(
             options.servers,
             name="edge",
             inbox="edge",
@@ -119,6 +122,10 @@ class EdgeServer:
             insecure=options.insecure,
             on_reconnect=self._on_reconnect,
         )
+        self._client = await unless_stopped(connecting, self._stopping)
+        if self._client is None:
+            self._happen(events.Stopped(at_s=self.run.now_s(), finished=False))
+            return False
         try:
             await self._open()
             now = time.monotonic()
@@ -170,7 +177,6 @@ class EdgeServer:
 
     def _happen(self, event: Event) -> None:
         self.run.commit(event)
-        self._tell(event)
 
     def _tell(self, event: Event) -> None:
         self.metrics.happened(event, self.core.live.time_scale)
@@ -272,6 +278,8 @@ class EdgeServer:
         )
 
     def _unwelcome(self, name: str, hello: Hello) -> str | None:
+        if not re.fullmatch(NAME, name):
+            return "name: 1 to 64 letters, digits, - and _ are allowed"
         known = self.core.members.get(name)
         if known is not None and hello.samples is not None and hello.samples != known.joined.samples:
             return f"samples: {known.joined.samples} were announced before, now {hello.samples}"
@@ -468,7 +476,6 @@ class EdgeServer:
     def _applied(self, name: str, result: Done) -> None:
         event = self.run.last_applied
         if event is not None:
-            self._tell(event)
             say(
                 logging.INFO, "applied", device=name, version=event.version, staleness=event.staleness, cost=event.cost,
                 train_loss=result.train_loss, late=event.late, believed=event.believed,

@@ -8,6 +8,7 @@ import logging
 import secrets
 import shutil
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 from fedtwin import __version__
@@ -56,6 +57,7 @@ class LiveRun:
     def __init__(self, folder: Path, *, new: str | None) -> None:
         self.folder = folder
         self.last_applied: events.Applied | None = None
+        self.on_event: Callable[[Event], None] = _nobody_listens
         self._lock = Lock(folder / LOCK_NAME)
         try:
             self.config = load_config(folder / CONFIG_NAME)
@@ -106,6 +108,7 @@ class LiveRun:
         """It is in the ledger, and so it has happened."""
         self._ledger.append(event)
         self.core.apply(event)
+        self.on_event(event)
 
     def close(self) -> None:
         self._ledger.close()
@@ -121,6 +124,7 @@ class LiveRun:
             say(logging.WARNING, "refused", device=name, what=what, reason=reason, count=event.count)
         else:
             self.core.apply(event)
+            self.on_event(event)
 
     def quarantine(self, name: str, reason: str) -> None:
         """The device is left out; a task it has is over."""
@@ -238,6 +242,10 @@ class LiveRun:
             raise FedtwinError(f"--resume {folder!r}: the run speaks protocol {began.protocol}, this is {PROTOCOL_VERSION}.")
         if self.core.finished and (self.folder / SUMMARY_NAME).exists():
             raise FedtwinError(f"--resume {folder!r}: this run is finished, there is nothing to resume.")
+
+
+def _nobody_listens(event: Event) -> None:
+    """Until an edge server wants to hear what happens."""
 
 
 def new_token() -> str:

@@ -50,6 +50,7 @@ MESSAGE_SLACK_BYTES = 4096
 RETRY_S = 0.5
 PUBLISH_TIMEOUT_S = 5.0
 CALL_JITTER_S = 0.3
+REPORTED_S = 0.5
 
 
 @dataclass
@@ -95,6 +96,7 @@ class Agent:
         self._time_scale, self._heartbeat_s = 1.0, 5.0
         self._offer: Offer | None = None
         self._job: asyncio.Task[None] | None = None
+        self._reporting = False
         self._model_bits: float | None = None
         self._stop = asyncio.Event()
         self.tasks_done = 0
@@ -242,6 +244,8 @@ class Agent:
         except ValidationError as error:
             await message.respond(Decline(reason=misfit(error)).encoded())
             return
+        if self._job is not None and self._reporting:  # the server has the result before we hear that the broker has it
+            await asyncio.wait([self._job], timeout=REPORTED_S)
         if self.busy:
             await message.respond(Decline(reason="busy").encoded())
             return
@@ -300,14 +304,12 @@ class Agent:
             self.tasks_done += 1
         except (TrainingError, ObjectError) as error:
             say(logging.WARNING, "failed", device=self._options.name, round=task.round, reason=str(error))
-            failed = Failed(token=task.token, reason=str(error)[:500])
-            await self._publish(self._subjects.result(self._options.name), failed.encoded(), f"{task.token}-r", task.token)
+            await self._report(Failed(token=task.token, reason=str(error)[:500]))
         except asyncio.CancelledError:
             raise
         except Exception as error:
             logging.getLogger("fedtwin.live").exception("a task came to nothing")
-            failed = Failed(token=task.token, reason=f"{type(error).__name__}: {error}"[:500])
-            await self._publish(self._subjects.result(self._options.name), failed.encoded(), f"{task.token}-r", task.token)
+            await self._report(Failed(token=task.token, reason=f"{type(error).__name__}: {error}"[:500]))
 
     async def _train_and_upload(self, task: Task, body: bytes, offer: Offer) -> None:
         assert self._client is not None
@@ -357,7 +359,7 @@ class Agent:
             upload_j=Reading(value=power_w * upload_s.value, source="modelled"),
             link_s=link_s,
         )
-        await self._publish(self._subjects.result(name), done.encoded(), f"{task.token}-r", task.token)
+        await self._report(done)
         say(logging.DEBUG, "uploaded", device=name, round=task.round, token=task.token, version=task.version)
 
     async def _compute(self, offer: Offer, measured_s: float, joules: list[int] | None) -> tuple[Reading, Reading]:
@@ -380,6 +382,15 @@ class Agent:
                 return time_s, Reading(value=spent_j, source="measured")
         exact = self._terms._replace(cycles_per_sample=cycles)
         return time_s, Reading(value=compute_energy_j(exact, offer.cpu_hz, self._samples), source="modelled")
+
+    async def _report(self, result: Done | Failed) -> None:
+        self._reporting = True
+        try:
+            await self._publish(
+                self._subjects.result(self._options.name), result.encoded(), f"{result.token}-r", result.token
+            )
+        finally:
+            self._reporting = False
 
     async def _publish(self, subject: str, data: bytes, message_id: str, token: str) -> None:
         """Until the broker has it on disk. It knows a repeated message by its id."""

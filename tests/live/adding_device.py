@@ -30,6 +30,9 @@ class AddingTrainer:
         floats[round_ % len(floats)] += 1.0
         return Update(Codec(layout).encode(weights._replace(floats=floats)), float(round_))
 
+    def stop(self) -> None:
+        pass
+
 
 def main() -> None:
     name, url, run = sys.argv[1:]

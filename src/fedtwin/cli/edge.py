@@ -1,5 +1,7 @@
 """``fedtwin edge``: the edge server of a live fleet."""
 
+import logging
+import socket
 import subprocess
 import sys
 from importlib.util import find_spec
@@ -76,7 +78,11 @@ def edge(
         config = live_configuration(
             configuration(config_file, assignments, policy=policy, rounds=rounds, seed=seed), time_scale=time_scale
         )
-    check_places(server, listen, credentials, insecure=insecure)
+    check_places(server, listen, mqtt, credentials, insecure=insecure, new=out is not None)
+    if metrics is not None:
+        from fedtwin.live.metrics import check_metrics
+
+        check_metrics(metrics)
     run = open_run(out, resume_folder, config, run_name, initial)
     summary = serve_run(
         run,
@@ -88,6 +94,7 @@ def edge(
         evaluator=evaluator,
         metrics=metrics,
         grace_s=grace_s,
+        logs=["--log-level", log_level, "--log-format", log_format],
     )
     if as_json:
         print_json(summary)
@@ -103,16 +110,26 @@ def live_configuration(config: Config, *, time_scale: float | None) -> Config:
     return replace_settings(config, {f"live.{key}": value for key, value in (settings or {"time_scale": 1.0}).items()})
 
 
-def check_places(server: list[str] | None, listen: str | None, credentials: Path | None, *, insecure: bool) -> None:
-    """Bad addresses are said before a folder is made."""
+def check_places(
+    server: list[str] | None, listen: str | None, mqtt: int | None, credentials: Path | None, *, insecure: bool, new: bool
+) -> None:
+    """Bad addresses are said before a folder is made. A port that is taken may be our own broker's, unless the run is new."""
+    from fedtwin.live.broker_config import BrokerOptions, check_exposure
     from fedtwin.live.transport import check_address
 
     if server and listen:
         raise FedtwinError("--listen is for our own broker: it cannot be given with --server.")
     for url in server or []:
         check_address(url, credentials=credentials, insecure=insecure)
-    if listen is not None:
-        host_and_port(listen)
+    host, port = host_and_port(listen) if listen is not None else ("127.0.0.1", 0)
+    if not server:
+        check_exposure(BrokerOptions(Path(), host=host, credentials=credentials), insecure=insecure)
+    for option, number_ in (("--listen", port), ("--mqtt-port", mqtt)):
+        if new and not server and number_:
+            try:
+                socket.create_server((host, number_), family=socket.AF_INET6 if ":" in host else socket.AF_INET).close()
+            except OSError as error:
+                raise FedtwinError(f"{option}: {host}:{number_} cannot be listened on: {error.strerror}.") from None
 
 
 def host_and_port(listen: str) -> tuple[str, int]:
@@ -168,10 +185,12 @@ def serve_run(
     evaluator: bool,
     metrics: str | None,
     grace_s: float,
+    logs: list[str],
 ) -> dict[str, Any]:
     """Broker (where it is ours), evaluation worker, edge server; at the end the records."""
     from fedtwin.live.broker import Broker, BrokerOptions
     from fedtwin.live.edge import EdgeOptions, EdgeServer
+    from fedtwin.live.logs import say
     from fedtwin.live.records import write_records
     from fedtwin.live.serving import serve
 
@@ -196,11 +215,11 @@ def serve_run(
             )
             broker = Broker.adopt_or_start(run.folder / "broker", options, insecure=insecure)
             servers = [broker.url]
-            typer.echo(f"Devices connect with: fedtwin device NAME --server {broker.url} --run {run.name}", err=True)
+            say(logging.INFO, f"devices connect with: fedtwin device NAME --server {broker.url} --run {run.name}")
         if evaluator and run.config.learning is not None and find_spec("torch") is not None:
             theirs = credentials / "evaluator" if credentials is not None and (credentials / "evaluator").is_dir() else None
             if credentials is None or theirs is not None:
-                worker = start_evaluator(servers, run.name, theirs, insecure=insecure)
+                worker = start_evaluator(servers, run.name, theirs, logs, insecure=insecure)
         options_ = EdgeOptions(servers, broker, own, insecure, metrics, grace_s)
 
         def make() -> Any:
@@ -218,10 +237,12 @@ def serve_run(
         run.close()
 
 
-def start_evaluator(servers: list[str], run_name: str, credentials: Path | None, *, insecure: bool) -> subprocess.Popen[bytes]:
+def start_evaluator(
+    servers: list[str], run_name: str, credentials: Path | None, logs: list[str], *, insecure: bool
+) -> subprocess.Popen[bytes]:
     from fedtwin.live.broker_process import ended_with_parent
 
-    command = [sys.executable, "-m", "fedtwin", "evaluator", "--run", run_name]
+    command = [sys.executable, "-m", "fedtwin", "evaluator", "--run", run_name, *logs]
     for url in servers:
         command += ["--server", url]
     if credentials is not None:

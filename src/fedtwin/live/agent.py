@@ -34,11 +34,12 @@ from fedtwin.live.protocol import (
     split_body,
 )
 from fedtwin.live.trainers import TrainingError
-from fedtwin.live.transport import close, connect
+from fedtwin.live.transport import close, connect, unless_stopped
 from fedtwin.power import REASONS
 
 CALL_JITTER_S = 0.3
 STOP_S = 5.0
+REPORTED_S = 0.5
 
 __all__ = ["Agent", "AgentOptions"]
 
@@ -54,6 +55,7 @@ class Agent:
         self._time_scale, self._heartbeat_s = 1.0, 5.0
         self._offer: Offer | None = None
         self._job: asyncio.Task[None] | None = None
+        self._reporting = False
         self._stop = asyncio.Event()
         self._client: Client
         self._delivery: Delivery
@@ -69,7 +71,7 @@ class Agent:
     async def run(self) -> None:
         """Until ``stop``; a training that goes on then is finished and uploaded first, if that does not take long."""
         options = self._options
-        self._client = await connect(
+        connecting = connect(
             options.servers,
             name=self._name,
             inbox=self._name,
@@ -77,6 +79,10 @@ class Agent:
             insecure=options.insecure,
             on_reconnect=self._say_hello_again,
         )
+        client = await unless_stopped(connecting, self._stop)
+        if client is None:
+            return
+        self._client = client
         try:
             self._delivery = Delivery(self._client, self._subjects, self._name)
             if await self._join():
@@ -85,6 +91,7 @@ class Agent:
                 with suppress(TimeoutError):
                     await asyncio.wait_for(self._job, timeout=STOP_S)
         finally:
+            options.trainer.stop()
             await close(self._client)
 
     # Joining
@@ -174,6 +181,8 @@ class Agent:
     # Working
 
     async def _on_ask(self, message: Msg) -> None:
+        if self._job is not None and self._reporting:  # the server has the result before we hear that the broker has it
+            await asyncio.wait([self._job], timeout=REPORTED_S)
         try:
             answer = self._answer(Ask.model_validate_json(message.data))
         except ValidationError as error:
@@ -216,7 +225,7 @@ class Agent:
         """One task; whatever goes wrong is told, so that the edge server need not wait for the deadline."""
         try:
             done = await self._train_and_upload(task, body, offer)
-            await self._delivery.result(done)
+            await self._report(done)
             say(logging.DEBUG, "uploaded", device=self._name, round=task.round, token=task.token, version=task.version)
         except DeliveryError as error:
             say(logging.ERROR, "not delivered", device=self._name, round=task.round, reason=str(error))
@@ -225,7 +234,14 @@ class Agent:
             reason = str(error) if expected else f"{type(error).__name__}: {error}"
             say(logging.WARNING, "failed", device=self._name, round=task.round, reason=reason)
             with suppress(DeliveryError):
-                await self._delivery.result(Failed(token=task.token, reason=reason[:500]))
+                await self._report(Failed(token=task.token, reason=reason[:500]))
+
+    async def _report(self, result: Done | Failed) -> None:
+        self._reporting = True
+        try:
+            await self._delivery.result(result)
+        finally:
+            self._reporting = False
 
     async def _train_and_upload(self, task: Task, body: bytes, offer: Offer) -> Done:
         if task.object_name is not None:

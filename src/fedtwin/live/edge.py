@@ -23,7 +23,7 @@ from fedtwin.live.mirror import Mirror, open_mirror
 from fedtwin.live.objects import make_bucket
 from fedtwin.live.reception import Reception
 from fedtwin.live.run import LiveRun
-from fedtwin.live.transport import close, connect
+from fedtwin.live.transport import close, connect, unless_stopped
 
 TICK_S = 0.05
 MIRROR_EVERY_S = 0.5
@@ -60,7 +60,7 @@ class EdgeServer:
         options = self._options
         if options.metrics is not None:
             say(logging.INFO, "metrics", port=self._metrics.serve(options.metrics))
-        client = await connect(
+        connecting = connect(
             options.servers,
             name="edge",
             inbox="edge",
@@ -68,6 +68,10 @@ class EdgeServer:
             insecure=options.insecure,
             on_reconnect=self._on_reconnect,
         )
+        client = await unless_stopped(connecting, self._stop_asked)
+        if client is None:
+            self._run.commit(events.Stopped(at_s=self._run.now_s(), finished=False))
+            return False
         try:
             self._desk = Desk(self._run, client)
             await self._open()

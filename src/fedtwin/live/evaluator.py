@@ -15,7 +15,7 @@ from fedtwin.live.logs import say
 from fedtwin.live.objects import ObjectError, get_object
 from fedtwin.live.protocol import Evaluate, Evaluated, Subjects, split_body
 from fedtwin.live.tensors import Codec, UnfitError
-from fedtwin.live.transport import close, connect
+from fedtwin.live.transport import close, connect, unless_stopped
 
 MOST_MODEL_BYTES = 2**34
 
@@ -37,13 +37,16 @@ class Evaluator:
 
     async def run(self) -> None:
         import_torch()
-        self._client = await connect(
+        connecting = connect(
             self._servers,
             name="evaluator",
             inbox="evaluator",
             credentials=self._credentials,
             insecure=self._insecure,
         )
+        self._client = await unless_stopped(connecting, self._stop)
+        if self._client is None:
+            return
         try:
             await self._client.subscribe(self._subjects.evaluate, cb=self._on_request)
             await self._stop.wait()

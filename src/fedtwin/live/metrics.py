@@ -1,5 +1,7 @@
 """Prometheus metrics of the edge server."""
 
+import socket
+
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, start_http_server
 
 from fedtwin.errors import FedtwinError
@@ -9,6 +11,23 @@ from fedtwin.live.events import Event
 
 STATES = ("idle", "in-flight", "offline", "quarantined")
 TASK_BUCKETS_S = (0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1, 2, 5, 10, 30, 60, 300)
+
+
+def check_metrics(address: str) -> None:
+    """Whether metrics can be served there, before anything is made."""
+    try:
+        socket.create_server(_host_and_port(address)).close()
+    except (OSError, ValueError, OverflowError) as error:
+        raise _unfit(address, error) from None
+
+
+def _host_and_port(address: str) -> tuple[str, int]:
+    host, _, port = address.rpartition(":")
+    return host or "127.0.0.1", int(port)
+
+
+def _unfit(address: str, error: Exception) -> FedtwinError:
+    return FedtwinError(f"--metrics {address!r} cannot be served: it must be HOST:PORT and free ({error}).")
 
 
 class Metrics:
@@ -37,11 +56,11 @@ class Metrics:
 
     def serve(self, address: str) -> int:
         """Answers at http://HOST:PORT/metrics; returns the port."""
-        host, _, port = address.rpartition(":")
         try:
-            server, _ = start_http_server(int(port), addr=host or "127.0.0.1", registry=self.registry)
+            host, port = _host_and_port(address)
+            server, _ = start_http_server(port, addr=host, registry=self.registry)
         except (OSError, ValueError, OverflowError) as error:
-            raise FedtwinError(f"--metrics {address!r} cannot be served: it must be HOST:PORT and free ({error}).") from None
+            raise _unfit(address, error) from None
         return int(server.server_port)
 
     def happened(self, event: Event, time_scale: float) -> None:

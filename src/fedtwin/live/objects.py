@@ -31,7 +31,8 @@ async def put_object(js: JetStreamContext, bucket: str, name: str, data: bytes) 
     from nats.js.api import ObjectMeta, ObjectMetaOptions
 
     store = await js.object_store(bucket)
-    await store.put(name, data, meta=ObjectMeta(name=name, options=ObjectMetaOptions(max_chunk_size=CHUNK_BYTES)))
+    chunk_bytes = min(CHUNK_BYTES, js._nc.max_payload // 2)  # a part is a message, and there are servers with small ones
+    await store.put(name, data, meta=ObjectMeta(name=name, options=ObjectMetaOptions(max_chunk_size=chunk_bytes)))
 
 
 async def delete_object(js: JetStreamContext, bucket: str, name: str) -> None:

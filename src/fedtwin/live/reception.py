@@ -1,6 +1,7 @@
 """Who says hello, and what the devices tell of themselves meanwhile."""
 
 import logging
+import re
 import time
 from contextlib import suppress
 
@@ -11,7 +12,7 @@ from pydantic import ValidationError
 from fedtwin.live.desk import Desk
 from fedtwin.live.logs import say
 from fedtwin.live.objects import make_bucket
-from fedtwin.live.protocol import Hello, Telemetry, Welcome, misfit
+from fedtwin.live.protocol import NAME, Hello, Telemetry, Welcome, misfit
 
 
 class Reception:
@@ -45,6 +46,8 @@ class Reception:
         )
 
     def _unwelcome(self, name: str, hello: Hello) -> str | None:
+        if not re.fullmatch(NAME, name):
+            return "name: 1 to 64 letters, digits, - and _ are allowed"
         known = self._core.members.get(name)
         if known is not None and hello.samples is not None and hello.samples != known.joined.samples:
             return f"samples: {known.joined.samples} were announced before, now {hello.samples}"
@@ -76,6 +79,8 @@ class Reception:
 
     async def _on_beat(self, message: Msg) -> None:
         name = message.subject.rpartition(".")[2]
+        if not re.fullmatch(NAME, name):
+            return
         try:
             telemetry = Telemetry.model_validate_json(message.data)
         except ValidationError as error:

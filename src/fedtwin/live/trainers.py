@@ -31,11 +31,13 @@ class TrainingError(Exception):
 
 
 class Trainer(Protocol):
-    """``prepare`` once for a run, answers the samples of a training; ``train`` as often as asked."""
+    """``prepare`` once for a run, answers the samples of a training; ``train`` as often as asked; ``stop`` cuts it short."""
 
     def prepare(self, config: Config) -> int: ...
 
     def train(self, model: bytes, round_: int) -> Update: ...
+
+    def stop(self) -> None: ...
 
 
 class NoTrainer:
@@ -50,6 +52,9 @@ class NoTrainer:
     def train(self, model: bytes, round_: int) -> Update:  # noqa: ARG002
         return Update(model, None)
 
+    def stop(self) -> None:
+        pass
+
 
 class CommandTrainer:
     """A user's own training. It reads FEDTWIN_MODEL, writes FEDTWIN_UPDATE (safetensors) and, if it likes, FEDTWIN_REPORT."""
@@ -63,6 +68,7 @@ class CommandTrainer:
             raise FedtwinError("--command is empty: name a program and its arguments.")
         self._samples, self._limit_s = samples, limit_s
         self._settings = ""
+        self._process: subprocess.Popen[bytes] | None = None
 
     def prepare(self, config: Config) -> int:
         self._settings = (config.learning or LearningConfig()).model_dump_json()
@@ -82,21 +88,29 @@ class CommandTrainer:
                 "FEDTWIN_LEARNING": self._settings,
             }
             try:
-                done = subprocess.run(
-                    self._command, env=environment, capture_output=True, text=True, timeout=self._limit_s, check=False
+                process = self._process = subprocess.Popen(
+                    self._command, env=environment, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE
                 )
             except OSError as error:
                 raise TrainingError(f"{self._command[0]} cannot be run: {error.strerror}") from None
+            try:
+                _, said = process.communicate(timeout=self._limit_s)
             except subprocess.TimeoutExpired:
+                process.kill()
+                process.communicate()
                 raise TrainingError(f"{self._command[0]} took longer than {self._limit_s:g} s") from None
-            if done.returncode != 0:
-                last = (done.stderr.strip().splitlines() or ["no message"])[-1]
-                raise TrainingError(f"{self._command[0]} ended with {done.returncode}: {last}"[:300])
+            if code := process.returncode:
+                last = (said.decode(errors="replace").strip().splitlines() or ["no message"])[-1]
+                raise TrainingError(f"{self._command[0]} ended with {code}: {last}"[:300])
             try:
                 body = update.read_bytes()
             except OSError:
                 raise TrainingError(f"{self._command[0]} wrote no FEDTWIN_UPDATE") from None
             return Update(body, _loss_in(report))
+
+    def stop(self) -> None:
+        if self._process is not None and self._process.poll() is None:
+            self._process.terminate()
 
 
 def _loss_in(report: Path) -> float | None:
@@ -166,3 +180,6 @@ class TorchTrainer:
         order = training_order(self._share, self._seed, self._number, round_, self._samples, self._epochs)
         trained = self._trainer.train(start, order)
         return Update(self._codec.encode(trained.weights), trained.train_loss)
+
+    def stop(self) -> None:
+        """It goes on to its end; a training of a device is short."""

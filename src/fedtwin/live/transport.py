@@ -3,11 +3,11 @@
 import asyncio
 import logging
 import ssl
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Coroutine
 from contextlib import suppress
 from pathlib import Path
 from random import uniform
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from fedtwin.errors import FedtwinError
 from fedtwin.live.addresses import check_address, is_loopback, reason_of, ssl_context
@@ -15,7 +15,8 @@ from fedtwin.live.addresses import check_address, is_loopback, reason_of, ssl_co
 if TYPE_CHECKING:
     from nats.aio.client import Client
 
-__all__ = ["check_address", "close", "connect", "is_loopback", "ssl_context"]
+__all__ = ["check_address", "close", "connect", "is_loopback", "ssl_context", "unless_stopped"]
+T = TypeVar("T")
 Callback = Callable[[], Awaitable[None]]
 LOG = logging.getLogger("fedtwin.live")
 CONNECT_TIMEOUT_S = 5
@@ -110,6 +111,18 @@ async def _connected(
     client.options.update(allow_reconnect=True, max_reconnect_attempts=-1)
     last.client, last.error = client, None
     return client
+
+
+async def unless_stopped(work: Coroutine[Any, Any, T], stop: asyncio.Event) -> T | None:
+    """What ``work`` gives; or None where a stop was asked for first, and ``work`` is given up."""
+    task, asked = asyncio.create_task(work), asyncio.create_task(stop.wait())
+    try:
+        await asyncio.wait([task, asked], return_when=asyncio.FIRST_COMPLETED)
+        return task.result() if task.done() else None
+    finally:
+        for one in (task, asked):
+            one.cancel()
+        await asyncio.gather(task, asked, return_exceptions=True)
 
 
 async def close(client: "Client", limit_s: float = CLOSE_S) -> None:

@@ -1,0 +1,110 @@
+"""Models larger than a message go by the object store both ways; devices train by commands; nobody there loads PyTorch."""
+
+import json
+import sys
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow.parquet as pq
+import pytest
+from safetensors.numpy import load_file
+
+from fedtwin.live.broker import Broker, BrokerOptions
+from tests.live.plant import Plant, ledger_of, plant, write_model
+
+ENTRIES, PAYLOAD_BYTES, ROUNDS = 250_000, 64 * 1024, 24
+TRAINING = """
+import json, os, sys
+from safetensors.numpy import load_file, save_file
+model = load_file(os.environ["FEDTWIN_MODEL"])
+model["layer.weight"] = model["layer.weight"] + 1
+save_file(model, os.environ["FEDTWIN_UPDATE"])
+report = {"train_loss": float(os.environ["FEDTWIN_ROUND"]), "samples": os.environ["FEDTWIN_SAMPLES"]}
+open(os.environ["FEDTWIN_REPORT"], "w").write(json.dumps(report))
+sys.stdout.buffer.write(bytes([255, 254]))  # whatever it prints is its own business
+"""
+
+
+@dataclass
+class Run:
+    plant: Plant
+    ledger: list[dict[str, Any]]
+    loaded: dict[str, str]
+
+    def events(self, kind: str, device: int | None = None) -> list[dict[str, Any]]:
+        return [event for event in self.ledger if event["kind"] == kind and device in (None, event["device"])]
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Run]:
+    """adder trains by a command, broken's command fails, plain gives models back; the broker takes small messages only."""
+    folder = tmp_path_factory.mktemp("objects")
+    (folder / "train.py").write_text(TRAINING, encoding="utf-8")
+    write_model(folder / "initial.safetensors", ENTRIES)
+    options = BrokerOptions(folder / "store", max_payload_bytes=PAYLOAD_BYTES)
+    broker = Broker.start(folder / "broker", options, die_with_parent=True)
+    try:
+        with plant(folder) as fleet:
+            fleet.new_edge("--server", broker.url, "--rounds", ROUNDS, fleet__devices=3, fleet__channels=2)
+            fleet.device("adder", broker.url, "--samples", 30, "--command", f"{sys.executable} {folder / 'train.py'}")
+            code = "import sys; sys.exit('no oil left')"
+            fleet.device("broken", broker.url, "--samples", 30, "--command", f'{sys.executable} -c "{code}"')
+            fleet.device("plain", broker.url, "--samples", 30, "--no-training")
+            fleet.wait_for("applied", count=6)
+            loaded = {name: Path(f"/proc/{process.pid}/maps").read_text() for name, process in fleet.processes.items()}
+            assert fleet.ended("edge") == 0, fleet.log("edge")
+            yield Run(fleet, ledger_of(fleet.run), loaded)
+    finally:
+        broker.stop()
+
+
+def test_the_model_is_larger_than_a_message(run: Run) -> None:
+    began = run.ledger[0]
+    assert began["model_bytes"] > 10 * PAYLOAD_BYTES
+    applied = run.events("applied")
+    assert {event["uploaded_bytes"] for event in run.events("applied", 2)} == {began["model_bytes"]}
+    assert len(applied) >= 8 and not run.events("refused")
+
+
+def test_a_command_trains(run: Run) -> None:
+    assert [event["names"] for event in run.ledger if event["kind"] == "started"] == [["adder", "broken", "plain"]]
+    rounds = {event["token"]: event["round"] for event in run.events("dispatched")}
+    trained = run.events("applied", 0)
+    assert trained
+    assert [event["train_loss"] for event in trained] == [float(rounds[event["token"]]) for event in trained]
+    assert all("train_loss" not in event for event in run.events("applied", 2))
+    start = load_file(run.plant.folder / "initial.safetensors")["layer.weight"]
+    moved = load_file(run.plant.run / "model.safetensors")["layer.weight"] - start
+    assert moved.min() > 0.3
+    np.testing.assert_allclose(moved, moved[0], atol=1e-3)
+
+
+def test_a_command_that_fails_ends_its_task_only(run: Run) -> None:
+    given_up = run.events("given-up")
+    assert given_up and {event["device"] for event in given_up} == {1}
+    assert all(
+        event["reason"].startswith("failed: ") and event["reason"].endswith("ended with 1: no oil left") for event in given_up
+    )
+    assert {event["status"] for event in given_up} == {"idle"}
+    outcomes = {row["outcome"] for row in pq.read_table(run.plant.run / "tasks.parquet").to_pylist() if row["name"] == "broken"}
+    assert outcomes == {f"given up: {given_up[0]['reason']}"}
+    summary = json.loads((run.plant.run / "summary.json").read_text(encoding="utf-8"))
+    assert summary["rounds"] == ROUNDS and summary["tasks_given_up"] == len(given_up)
+
+
+def test_a_measured_link_says_so(run: Run) -> None:
+    for event in run.events("applied"):
+        sources = event["sources"]
+        assert (sources["compute_s"], sources["upload_s"], sources["upload_j"]) == ("measured", "measured", "modelled")
+        assert sources["compute_j"] in ("measured", "modelled")
+        assert event["link_s"] > 0.0
+
+
+@pytest.mark.skipif(not sys.platform.startswith("linux"), reason="/proc tells what a process has loaded on Linux only")
+def test_neither_edge_server_nor_a_device_with_a_command_loads_pytorch(run: Run) -> None:
+    for name, maps in run.loaded.items():
+        assert "libpython" in maps or "python" in maps
+        assert "torch" not in maps, name

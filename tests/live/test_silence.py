@@ -1,0 +1,50 @@
+"""A device that falls silent with a task: given up at its deadline, its channel goes to another, its late upload is judged."""
+
+import signal
+from pathlib import Path
+
+import pyarrow.parquet as pq
+import pytest
+
+from tests.live.plant import events_of, plant
+
+
+@pytest.mark.parametrize("late", ["mix", "refuse"])
+def test_a_silent_device(tmp_path: Path, late: str) -> None:
+    with plant(tmp_path) as fleet:
+        fleet.new_edge(
+            "--rounds", 100_000, fleet__devices=2, fleet__channels=1, live__late=late, live__deadline_margin_s=0.5,
+            live__deadline_factor=1.5, live__heartbeat_s=0.2,
+        )  # fmt: skip
+        url = fleet.url()
+        for name in ("d0", "d1"):
+            fleet.device(name, url, "--no-training", "--samples", 40, "--radio", "emulated", "--distance-m", 150)
+        fleet.wait_for("applied", count=2)
+        before = len([event for event in events_of(fleet.run, "dispatched") if event["device"] == 0])
+        sent = fleet.wait_for("dispatched", lambda event: event["device"] == 0, count=before + 1)
+        fleet.processes["d0"].send_signal(signal.SIGSTOP)
+
+        given_up = fleet.wait_for("given-up")
+        assert (given_up["token"], given_up["reason"]) == (sent["token"], "the deadline has passed")
+        assert given_up["status"] == "offline" and given_up["at_s"] >= sent["deadline_s"]
+        assert sent["deadline_s"] == pytest.approx(sent["at_s"] + 1.5 * (sent["compute_s"] + sent["upload_s"]) + 0.5)
+        assert given_up["cost"] >= max(sent["cost"], 1.0)
+        following = fleet.wait_for("dispatched", lambda event: event["at_s"] > given_up["at_s"])
+        assert following["device"] == 1
+        fleet.wait_for("applied", lambda event: event["token"] == following["token"])
+
+        fleet.processes["d0"].send_signal(signal.SIGCONT)
+        if late == "mix":
+            applied = fleet.wait_for("applied", lambda event: event["token"] == sent["token"])
+            assert applied["late"] and applied["staleness"] >= 1
+        else:
+            refused = fleet.wait_for("refused", lambda event: event["what"] == "result")
+            assert refused["reason"] == "late: the task had been given up"
+            assert (refused["name"], refused["token"]) == ("d0", sent["token"])
+        back = fleet.wait_for("status", lambda event: event["device"] == 0 and event["status"] == "idle")
+        fleet.wait_for("applied", lambda event: event["device"] == 0 and not event["late"] and event["at_s"] > back["at_s"])
+        assert fleet.stopped("edge") == 0
+        applied_tokens = [event["token"] for event in events_of(fleet.run, "applied")]
+        assert len(applied_tokens) == len(set(applied_tokens)) and (sent["token"] in applied_tokens) == (late == "mix")
+        outcomes = [row["outcome"] for row in pq.read_table(fleet.run / "tasks.parquet").to_pylist()]
+        assert outcomes.count("late" if late == "mix" else "given up: the deadline has passed") == 1

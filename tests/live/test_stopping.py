@@ -1,0 +1,104 @@
+"""SIGTERM ends everything in good order, and a run goes on where it was."""
+
+import json
+import signal
+import sys
+from pathlib import Path
+
+import pyarrow.parquet as pq
+import pytest
+
+from tests.conftest import run_cli
+from tests.live.plant import Plant, events_of, ledger_of, plant, until, write_model
+
+ROUNDS = 60
+EMULATED = ("--no-training", "--samples", 40, "--radio", "emulated", "--distance-m", 150)
+
+
+def check_it_was_stopped(fleet: Plant, stops: int) -> None:
+    ledger = ledger_of(fleet.run)
+    assert ledger[-1]["kind"] == "stopped" and ledger[-1]["finished"] is False
+    assert len(events_of(fleet.run, "stopped")) == stops
+    assert not (fleet.run / "summary.json").exists() and not (fleet.run / ".lock").exists()
+    tasks = pq.read_table(fleet.run / "tasks.parquet").to_pylist()
+    assert len(tasks) == len(events_of(fleet.run, "dispatched"))
+    assert {row["outcome"] for row in tasks} == {"applied"}, "a stop waits for what is on its way"
+
+
+def test_a_run_is_stopped_twice_and_goes_on_to_its_end(tmp_path: Path) -> None:
+    with plant(tmp_path) as fleet:
+        model = write_model(tmp_path / "initial.safetensors")
+        settings = {"fleet__devices": 2, "fleet__channels": 2, "live__heartbeat_s": 0.3}
+        new = ("--state", fleet.run, "--initial", model, "--rounds", ROUNDS, "--time-scale", 0.2)
+        fleet.edge(*new, **settings)
+        url = fleet.url()
+        for name in ("d0", "d1"):
+            fleet.device(name, url, *EMULATED)
+        fleet.wait_for("applied", count=5)
+
+        second = run_cli("edge", "--resume", fleet.run)
+        assert second.returncode == 2 and second.stderr.count("\n") == 1, second.stderr
+        assert "is being written by another fedtwin" in second.stderr
+        assert fleet.processes["edge"].poll() is None
+
+        assert fleet.stopped("edge") == 0
+        check_it_was_stopped(fleet, 1)
+        fleet.edge(*new, **settings)
+        assert fleet.url() == url
+        fleet.wait_for("applied", count=20)
+        assert fleet.stopped("edge") == 0
+        check_it_was_stopped(fleet, 2)
+
+        fleet.edge("--resume", fleet.run)
+        assert fleet.ended("edge") == 0
+        assert len(events_of(fleet.run, "resumed")) == 2 and len(events_of(fleet.run, "began")) == 1
+        assert {event["reason"] for event in events_of(fleet.run, "declined")} <= {"not connected"}
+        summary = json.loads((fleet.run / "summary.json").read_text(encoding="utf-8"))
+        assert summary["rounds"] + summary["passed_rounds"] == ROUNDS and summary["tasks_given_up"] == 0
+        assert summary["passed_rounds"] <= 4, "only while the devices come back"
+        versions = [event["version"] for event in events_of(fleet.run, "applied")]
+        assert versions == list(range(1, len(events_of(fleet.run, "dispatched")) + 1))
+        for name in ("d0", "d1"):
+            assert fleet.stopped(name) == 0
+
+        again = run_cli("edge", "--resume", fleet.run)
+        assert again.returncode == 2 and "this run is finished" in again.stderr
+
+
+def test_an_edge_server_nobody_came_to_stops_with_empty_tables(tmp_path: Path) -> None:
+    with plant(tmp_path) as fleet:
+        fleet.new_edge()
+        until(lambda: "serving" in fleet.log("edge"), "serving")
+        assert fleet.stopped("edge") == 0
+        assert [event["kind"] for event in ledger_of(fleet.run)] == ["began", "stopped"]
+        assert pq.read_table(fleet.run / "rounds.parquet").num_rows == 0
+        assert "not started" in (tmp_path / "edge.out").read_text(encoding="utf-8")
+
+
+@pytest.mark.parametrize("what", ["edge", "device", "evaluator"])
+def test_a_stop_is_heard_while_the_server_cannot_be_reached(tmp_path: Path, what: str) -> None:
+    with plant(tmp_path) as fleet:
+        nowhere = ("--server", "nats://127.0.0.1:1")
+        if what == "edge":
+            fleet.new_edge(*nowhere)
+        elif what == "device":
+            fleet.device("device", nowhere[1], "--no-training", "--samples", 5)
+        else:
+            fleet.start("evaluator", "evaluator", *nowhere)
+        until(lambda: "Trying again" in fleet.log(what), "a failed attempt")
+        fleet.processes[what].send_signal(signal.SIGTERM)
+        assert fleet.ended(what, 5.0) == 0
+        if what == "edge":
+            assert ledger_of(fleet.run)[-1]["kind"] == "stopped"
+
+
+def test_a_device_whose_command_takes_long_can_be_stopped(tmp_path: Path) -> None:
+    with plant(tmp_path) as fleet:
+        fleet.new_edge("--grace-s", 0.1, fleet__devices=1, fleet__channels=1)
+        mark = tmp_path / "runs"
+        code = f"import pathlib, time; pathlib.Path('{mark}').touch(); time.sleep(100)"
+        fleet.device("d0", fleet.url(), "--samples", 5, "--command", f'{sys.executable} -c "{code}"')
+        until(mark.exists, "the command")
+        fleet.processes["d0"].terminate()
+        assert fleet.ended("d0", 15.0) == 0
+        assert fleet.stopped("edge") == 0

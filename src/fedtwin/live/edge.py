@@ -398,6 +398,9 @@ class EdgeServer:
 
     async def _on_delivery(self, message: Msg) -> None:
         """Uploads and results, one after the other. Acknowledged when all that follows from them is on disk."""
+        if not message.subject.startswith(f"fedtwin.{self.run.name}."):
+            say(logging.WARNING, "the broker's words were directed into an inbox", subject=message.subject)
+            return
         try:
             kind, name = message.subject.split(".")[2:4]
             if kind == "upload":

@@ -3,7 +3,7 @@
 import secrets
 
 from nats.aio import client
-from nats.nuid import NUID
+from nats.nuid import NUID, TOTAL_LENGTH
 
 
 class Client(client.Client):
@@ -25,4 +25,4 @@ class _Unguessable(NUID):
     """The library counts up. Whoever is asked sees an inbox, and could have the broker's words sent into all the others."""
 
     def next(self) -> bytearray:
-        return bytearray(secrets.token_hex(16).encode())
+        return bytearray(secrets.token_hex(TOTAL_LENGTH // 2).encode())

@@ -61,10 +61,11 @@ def bad_claim(core: Core, name: str, done: Done, config: Config) -> str | None:
 
 def bad_weights(model: Weights, upload: Weights, live: LiveConfig) -> str | None:
     """Values that must not be mixed in: not finite, or too far away."""
-    if not math.isfinite(float(np.dot(upload.floats, upload.floats))) and not np.isfinite(upload.floats).all():
-        return "not finite: the upload has NaN or infinite values"
-    change = upload.floats - model.floats
-    size = math.sqrt(abs(float(np.dot(change, change))))
+    with np.errstate(over="ignore"):  # what overflows is over any bound
+        if not math.isfinite(float(np.dot(upload.floats, upload.floats))) and not np.isfinite(upload.floats).all():
+            return "not finite: the upload has NaN or infinite values"
+        change = upload.floats - model.floats
+        size = math.sqrt(abs(float(np.dot(change, change))))
     allowed = live.max_change * max(math.sqrt(float(np.dot(model.floats, model.floats))), 1.0)
     if not size <= allowed:
         return f"norm: the change of {size:.3g} is over {allowed:.3g}"

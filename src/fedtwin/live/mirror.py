@@ -25,7 +25,7 @@ class Mirror:
         if not core.started:
             return
         await self._put("model", {"version": core.version, "round": core.round, "changes": core.changes})
-        for name, device in zip(core.names, core.twin.devices, strict=True):
+        for name, device in list(zip(core.names, core.twin.devices, strict=True)):  # others may join while this is written
             if self._written.get(name) is not device:
                 await self._put(f"device.{name}", _as_dict(core, device))
                 self._written[name] = device

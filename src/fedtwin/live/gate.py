@@ -63,7 +63,8 @@ def bad_weights(model: Weights, upload: Weights, live: LiveConfig) -> str | None
     """Values that must not be mixed in: not finite, or too far away."""
     if not math.isfinite(_norm(upload.floats)) and not np.isfinite(upload.floats).all():
         return "not finite: the upload has NaN or infinite values"
-    size = _norm(upload.floats - model.floats)
+    with np.errstate(over="ignore"):  # what overflows is over any bound
+        size = _norm(upload.floats - model.floats)
     allowed = live.max_change * max(_norm(model.floats), 1.0)
     if not size <= allowed:
         return f"norm: the change of {size:.3g} is over {allowed:.3g}"

@@ -91,6 +91,9 @@ class Intake:
         self._held.pop(token, None)
 
     async def _on_delivery(self, message: Msg) -> None:
+        if not message.subject.startswith(self._desk.subjects.root):
+            say(logging.WARNING, "the broker's words were directed into an inbox", subject=message.subject)
+            return
         try:
             kind, name = message.subject.split(".")[2:4]
             if kind == "upload":

@@ -69,7 +69,7 @@ async def _connected(
     on_disconnect: Callback | None,
     on_reconnect: Callback | None,
 ) -> "Client":
-    from nats.aio.client import Client
+    from fedtwin.live.client import Client
 
     client, last = Client(), _LastTrouble()
 

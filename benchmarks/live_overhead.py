@@ -104,8 +104,8 @@ def edge_run(folder: Path, rounds: int, channels: int, *settings: str) -> dict[s
     command += ["--log-level", "error", "--set", f"fleet.devices={DEVICES}", "--set", f"fleet.channels={channels}"]
     for setting in settings:
         command += ["--set", setting]
-    edge = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
-    url = read_url(edge)
+    edge = subprocess.Popen(command, stdout=subprocess.DEVNULL)
+    url = read_url(run)
     devices = [start_device(url, k) for k in range(DEVICES)]
     try:
         broker = json.loads((run / "broker" / "broker.json").read_text(encoding="utf-8"))["pid"]
@@ -128,11 +128,11 @@ def edge_run(folder: Path, rounds: int, channels: int, *settings: str) -> dict[s
             device.wait()
 
 
-def read_url(edge: "subprocess.Popen[str]") -> str:
-    assert edge.stderr is not None
-    for line in edge.stderr:
-        if "nats://" in line:
-            return line.split("--server ")[1].split()[0]
+def read_url(run: Path) -> str:
+    for _ in range(600):
+        with suppress(OSError, ValueError, KeyError):
+            return str(json.loads((run / "broker" / "broker.json").read_text(encoding="utf-8"))["url"])
+        time.sleep(0.05)
     raise RuntimeError("the edge server did not start")
 
 
@@ -169,7 +169,7 @@ def idle_agent(folder: Path) -> float:
     broker = Broker.start(folder / "idle", BrokerOptions(folder / "idle" / "store"), die_with_parent=True)
     write_model(folder / "idle.safetensors")
     command = [*FEDTWIN, "edge", "--out", str(folder / "idle-run"), "--initial", str(folder / "idle.safetensors")]
-    edge = subprocess.Popen([*command, "--server", broker.url, "--log-level", "error"], stderr=subprocess.DEVNULL)
+    edge = subprocess.Popen([*command, "--server", broker.url, "--log-level", "error"], stdout=subprocess.DEVNULL)
     device = start_device(broker.url, 0)
     try:
         time.sleep(6.0)
@@ -189,8 +189,8 @@ async def many_idle(folder: Path, count: int) -> dict[str, float]:
     write_model(folder / "many.safetensors")
     command = [*FEDTWIN, "edge", "--out", str(folder / "many"), "--initial", str(folder / "many.safetensors")]
     command += ["--set", f"fleet.devices={count + 1}", "--log-level", "error"]
-    edge = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
-    url = read_url(edge)
+    edge = subprocess.Popen(command, stdout=subprocess.DEVNULL)
+    url = read_url(folder / "many")
     agents = [Agent(AgentOptions(f"device-{k}", [url], NoTrainer(70))) for k in range(count)]
     tasks = [asyncio.create_task(agent.run()) for agent in agents]
     try:

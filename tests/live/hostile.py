@@ -195,6 +195,7 @@ class Hostile:
         self.fleet, self.name = fleet, name
         self.folder = fleet.credentials / "devices" / name
         self.answer: bytes | None = None
+        self.answers_after_s = 0.0
         self.inboxes: list[str] = []
         self._tasks: asyncio.Queue[tuple[Task, bytes]] = asyncio.Queue()
         self._client: Client | None = None
@@ -227,6 +228,7 @@ class Hostile:
 
     async def _asked(self, message: Msg) -> None:
         self.inboxes.append(message.reply)
+        await asyncio.sleep(self.answers_after_s)
         await message.respond(self.answer or Decline(reason="not now").encoded())
 
     async def _given(self, message: Msg) -> None:

@@ -135,6 +135,29 @@ def test_a_device_left_out_is_not_asked_and_comes_back_in_time(fleet: Fleet) -> 
     attack(fleet, scene)
 
 
+@pytest.mark.parametrize(("answers_after_s", "reason"), [(60.0, "no answer"), (0.4, "slow: ")])
+def test_who_lets_the_edge_server_wait_is_asked_less(fleet: Fleet, answers_after_s: float, reason: str) -> None:
+    """Nobody else is asked while it waits, so a device that is heard all the time but answers late would hold up everybody."""
+
+    async def scene(device: Hostile) -> None:
+        device.answers_after_s = answers_after_s
+        pauses = [await asked_in_a_second(device)]
+        while pauses[-1] and len(pauses) < 15:
+            pauses.append(await asked_in_a_second(device))
+        assert pauses[0] and not pauses[-1], pauses  # at last not once in a second, although it was heard twenty times
+        declined = fleet.events("declined", device.name)
+        assert declined[-1]["offline"] and declined[-1]["reason"].startswith(reason)
+
+    async def asked_in_a_second(device: Hostile) -> int:
+        before = len(fleet.events("asked", device.name))
+        for _ in range(20):
+            await device.beat()
+            await asyncio.sleep(0.05)
+        return len(fleet.events("asked", device.name)) - before
+
+    attack(fleet, scene)
+
+
 async def is_turned_away(fleet: Fleet, name: str, credentials: Path, broker_says: str) -> None:
     device = Hostile(fleet, name)
     device.folder = credentials

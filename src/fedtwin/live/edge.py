@@ -49,6 +49,7 @@ ACK_WAIT_S = 30.0
 MOST_WAITING_PER_DEVICE = 4
 DRAIN_LOOKS = 60
 CONSUMER = "edge"
+WAITING_SHARE = 0.05
 
 
 @dataclass
@@ -90,6 +91,7 @@ class EdgeServer:
         self._wake = asyncio.Event()
         self._stopping = asyncio.Event()
         self._heard: dict[str, float] = {}
+        self._patience: dict[str, tuple[float, float]] = {}
         self._held: dict[str, HeldUpload] = {}
         self._objects: dict[int, str] = {}
         self._tried_at = 0.0
@@ -318,9 +320,21 @@ class EdgeServer:
     def _alive(self, name: str) -> None:
         self._heard[name] = time.monotonic()
         device = self.core.number_of(name)
-        if device is not None and self.core.twin.devices[device].status == "offline":
+        if device is not None and self.core.twin.devices[device].status == "offline" and self._patience_with(name) >= 0.0:
             self._happen(events.StatusChanged(at_s=self.run.now_s(), device=device, status="idle"))
             self._wake.set()
+
+    def _patience_with(self, name: str, waited_s: float = 0.0) -> float:
+        """Seconds that may still be spent waiting for its answers; nobody else is asked meanwhile.
+
+        A quarter of the time-out is for free each time, and so are two asks without an answer. After that a device gets a
+        twentieth of the time, however often it is heard.
+        """
+        now, limit_s = time.monotonic(), self.core.live.ask_timeout_s
+        left_s, since = self._patience.get(name, (2.0 * limit_s, now))
+        left_s = min(left_s + WAITING_SHARE * (now - since), 2.0 * limit_s) - max(waited_s - 0.25 * limit_s, 0.0)
+        self._patience[name] = left_s, now
+        return left_s
 
     async def _respond(self, message: Msg, answer: Welcome) -> None:
         """Only into the inbox of who said hello: the subject for the answer is of the sender's choosing."""
@@ -347,6 +361,7 @@ class EdgeServer:
 
     async def _ask(self, asked: events.Asked) -> None:
         name = self.core.names[asked.device]
+        begun, reconnects = time.monotonic(), self.client.stats["reconnects"]
         try:
             reply = await self.client.request(
                 self._subjects.ask(name), Ask(round=asked.round).encoded(), timeout=self.core.live.ask_timeout_s
@@ -356,11 +371,16 @@ class EdgeServer:
             self._happen(self.core.unanswered(asked, self.run.now_s(), "not connected"))
             return
         except (nats.errors.Error, TimeoutError):
+            if self.client.is_connected and self.client.stats["reconnects"] == reconnects:
+                self._patience_with(name, time.monotonic() - begun)
             self._happen(self.core.unanswered(asked, self.run.now_s(), "no answer"))
             return
         except ValidationError as error:
             self.run.refuse(name, "answer", misfit(error))
             answer = Decline(reason=f"refused: {misfit(error)}")
+        if self._patience_with(name, time.monotonic() - begun) < 0.0:
+            self._happen(self.core.unanswered(asked, self.run.now_s(), "slow: its answers take too long"))
+            return
         event = self.core.answered(asked, answer, new_token(), self.run.now_s())
         if isinstance(event, events.Declined) and self.core.is_quarantined(name):
             event = self.core.unanswered(asked, self.run.now_s(), "quarantined")

@@ -34,6 +34,7 @@ UPLOADS: dict[str, tuple[str, Callable[[Tensors], bytes]]] = {
     "tensor-more": ("shape: ", lambda tensors: save({**tensors, "more": tensors["weights"]})),
     "dtype": ("type: ", lambda tensors: save({**tensors, "weights": tensors["weights"].astype(np.float64)})),
     "counter": ("range: a counter", lambda tensors: save({**tensors, "steps": -tensors["steps"] - 1})),
+    "counter-overflows": ("range: a counter", lambda tensors: save({**tensors, "steps": tensors["steps"] + 2**62})),
     "truncated": ("not safetensors: ", lambda tensors: save(tensors)[:-9]),
     "empty": ("not safetensors: ", lambda _: b""),
     "pickle": ("not safetensors: ", lambda _: pickle.dumps({"weights": [0.0]})),

@@ -264,7 +264,20 @@ def test_who_is_asked_cannot_tell_the_other_inboxes_of_the_edge_server(fleet: Fl
         assert len(seen) == 1 + len(device.inboxes)
         for common in (12, 8, 4):
             assert len({part[:common] for part in seen}) == len(seen)
-        await directed(device, device.inboxes[0].rpartition(".")[0])
+
+    attack(fleet, scene)
+
+
+def test_the_brokers_words_where_uploads_are_delivered(fleet: Fleet) -> None:
+    async def scene(device: Hostile) -> None:
+        edge = Hostile(fleet, "edge")
+        edge.folder = fleet.credentials / "edge"
+        client = await edge.connect()
+        consumer = await client.jetstream().consumer_info(SUBJECTS.stream, "edge")
+        await edge.leave()
+        assert consumer.config.deliver_subject is not None  # which a device cannot know; but if it did
+        await directed(device, consumer.config.deliver_subject, 3)
+        assert await until(lambda: fleet.said("edge").count("the broker's words were directed into an inbox") == 3)
 
     attack(fleet, scene)
 

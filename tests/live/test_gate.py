@@ -94,10 +94,21 @@ def test_only_finite_weights_within_the_bound_come_in(model: np.ndarray, upload:
     assert reason is None or reason.startswith("norm: ")
 
 
-def test_counters_do_not_run_backwards() -> None:
+@pytest.mark.parametrize(
+    ("steps", "reason"),
+    [(0, None), (10**9, None), (-1, "is negative"), (10**9 + 4, "grew by more than"), (2**63 - 1, "grew by more than")],
+)
+def test_counters_neither_run_backwards_nor_away(steps: int, reason: str | None) -> None:
     floats = np.zeros(2, np.float32)
-    model, upload = (Weights(floats, np.array([value], np.int64)) for value in (3, -1))
-    assert bad_weights(model, upload, LiveConfig()) == "range: a counter is negative"
+    model, upload = (Weights(floats, np.array([value], np.int64)) for value in (3, steps))
+    found = bad_weights(model, upload, LiveConfig())
+    assert (found is None) == (reason is None) and (reason or "") in (found or "")
+
+
+def test_no_bound_is_infinite() -> None:
+    """A model whose norm overflows would allow anything."""
+    model, upload = (Weights(np.full(4, value, np.float32), NO_COUNTERS) for value in (3e38, -3e38))
+    assert str(bad_weights(model, upload, LiveConfig())).startswith("norm: ")
 
 
 @pytest.mark.parametrize(

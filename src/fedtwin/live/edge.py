@@ -443,9 +443,8 @@ class EdgeServer:
                 self.run.quarantine(name, reason)
             await message.ack()
             return
-        old = self._held.pop(token, None)
-        if old is not None:
-            await old.message.ack()
+        for old in [old for old, held in self._held.items() if held.message.subject == message.subject]:
+            await self._held.pop(old).message.ack()  # one for each device, or results that never come would fill the memory
         self._held[token] = HeldUpload(message, message.data)
 
     async def _on_result(self, name: str, message: Msg) -> None:

@@ -4,9 +4,8 @@ import asyncio
 import json
 import signal
 import subprocess
-import sys
 import time
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
 from contextlib import asynccontextmanager, suppress
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -19,8 +18,19 @@ from nats.aio.msg import Msg
 from safetensors.numpy import load, load_file, save_file
 
 from fedtwin.live.broker import free_port
-from fedtwin.live.protocol import TOKEN_HEADER, Accept, Decline, Done, Hello, Message, Reading, Subjects, Task, Welcome
-from fedtwin.live.protocol import split_body
+from fedtwin.live.protocol import (
+    TOKEN_HEADER,
+    Accept,
+    Decline,
+    Done,
+    Hello,
+    Message,
+    Reading,
+    Subjects,
+    Task,
+    Welcome,
+    split_body,
+)
 from fedtwin.live.provision import provision
 from fedtwin.live.transport import close, connect
 from tests.conftest import FEDTWIN
@@ -59,7 +69,7 @@ class Fleet:
         provision(self.credentials, run=RUN, server_names=[], devices=names)
         before = datetime.now(UTC) - timedelta(days=2)
         provision(self.credentials, run=RUN, server_names=[], devices=["expired"], days=1, _now=before)
-        model = {"weights": np.zeros(ENTRIES, np.float32), "steps": np.zeros(1, np.int64)}
+        model: dict[str, np.ndarray] = {"weights": np.zeros(ENTRIES, np.float32), "steps": np.zeros(1, np.int64)}
         save_file(model, folder / "model.safetensors")
         self.url = f"nats://127.0.0.1:{free_port()}"
         self._names: Iterator[str] = iter(names[len(HONEST) :])
@@ -70,12 +80,14 @@ class Fleet:
     def __enter__(self) -> Self:
         settings = [word for key, value in SETTINGS.items() for word in ("--set", f"{key}={value}")]
         self._launch(
-            *("edge", "--out", self.run, "--initial", self.folder / "model.safetensors", "--rounds", 10**6, *settings),
+            "edge",
+            *("--out", self.run, "--initial", self.folder / "model.safetensors", "--rounds", 10**6, *settings),
             *("--no-evaluator", "--credentials", self.credentials, "--listen", self.url.removeprefix("nats://")),
         )
         for name in HONEST:
             self._launch(
-                *("device", name, "--server", self.url, "--credentials", self.credentials / "devices" / name),
+                "device",
+                *(name, "--server", self.url, "--credentials", self.credentials / "devices" / name),
                 *("--no-training", "--samples", SAMPLES, "--radio", "emulated", "--distance-m", 30),
             )
         return self
@@ -183,6 +195,7 @@ class Hostile:
         self.fleet, self.name = fleet, name
         self.folder = fleet.credentials / "devices" / name
         self.answer: bytes | None = None
+        self.answers_after_s = 0.0
         self.inboxes: list[str] = []
         self._tasks: asyncio.Queue[tuple[Task, bytes]] = asyncio.Queue()
         self._client: Client | None = None
@@ -215,6 +228,7 @@ class Hostile:
 
     async def _asked(self, message: Msg) -> None:
         self.inboxes.append(message.reply)
+        await asyncio.sleep(self.answers_after_s)
         await message.respond(self.answer or Decline(reason="not now").encoded())
 
     async def _given(self, message: Msg) -> None:
@@ -264,6 +278,16 @@ class Hostile:
     async def applied(self, task: Task) -> dict[str, Any]:
         (event,) = await self.fleet.until(lambda: self.fleet.events("applied", token=task.token))
         return event
+
+
+def attack(fleet: Fleet, scene: Callable[..., Coroutine[Any, Any, None]], hostile: int = 1) -> None:
+    """The scene with its hostile devices; honest ones must be mixed in after it, and nothing of it ever."""
+
+    async def whole() -> None:
+        async with fleet.attacked_by(hostile) as devices:
+            await scene(*devices)
+
+    asyncio.run(whole())
 
 
 def done_for(task: Task, body: bytes, **changes: object) -> Done:

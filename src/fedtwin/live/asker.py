@@ -50,6 +50,7 @@ class Asker:
         run, core, desk = self._run, self._core, self._desk
         name = core.names[asked.device]
         question = Ask(round=asked.round).encoded()
+        begun, reconnects = time.monotonic(), desk.client.stats["reconnects"]
         try:
             reply = await desk.client.request(desk.subjects.ask(name), question, timeout=core.live.ask_timeout_s)
             answer = ANSWER.validate_json(reply.data)
@@ -57,6 +58,8 @@ class Asker:
             run.commit(core.unanswered(asked, run.now_s(), "not connected"))
             return
         except (nats.errors.Error, TimeoutError):
+            if desk.client.is_connected and desk.client.stats["reconnects"] == reconnects:  # else it is not the device's fault
+                desk.patience_with(name, time.monotonic() - begun)
             run.commit(core.unanswered(asked, run.now_s(), "no answer"))
             return
         except ValidationError as error:
@@ -64,6 +67,9 @@ class Asker:
             answer = Decline(reason=f"refused: {misfit(error)}"[:500])
         if core.is_quarantined(name):
             run.commit(core.left_out(asked, run.now_s()))
+            return
+        if desk.patience_with(name, time.monotonic() - begun) < 0.0:
+            run.commit(core.unanswered(asked, run.now_s(), "slow: its answers take too long"))
             return
         event = core.answered(asked, answer, new_token(), run.now_s())
         run.commit(event)

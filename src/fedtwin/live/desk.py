@@ -13,6 +13,7 @@ from fedtwin.live.run import LiveRun
 
 MESSAGE_SLACK_BYTES = 4096
 MOST_STRANGERS = 10_000
+WAITING_SHARE = 0.05
 
 
 class Desk:
@@ -28,6 +29,7 @@ class Desk:
         now = time.monotonic()
         self.heard: dict[str, float] = dict.fromkeys(run.core.names, now)
         self.strangers: OrderedDict[str, Telemetry] = OrderedDict()
+        self._patience: dict[str, tuple[float, float]] = {}
 
     @property
     def needs_objects(self) -> bool:
@@ -38,9 +40,21 @@ class Desk:
         """The device was heard and is ready to be asked."""
         self.heard[name] = time.monotonic()
         device = self.core.number_of(name)
-        if device is not None and self.core.twin.devices[device].status == "offline":
+        if device is not None and self.core.twin.devices[device].status == "offline" and self.patience_with(name) >= 0.0:
             self.run.commit(events.StatusChanged(at_s=self.run.now_s(), device=device, status="idle"))
             self.wake.set()
+
+    def patience_with(self, name: str, waited_s: float = 0.0) -> float:
+        """Seconds that may still be spent waiting for its answers; nobody else is asked meanwhile.
+
+        A quarter of the time-out is for free each time, and so are two asks without an answer. After that a device gets a
+        twentieth of the time, however often it is heard.
+        """
+        now, limit_s = time.monotonic(), self.core.live.ask_timeout_s
+        left_s, since = self._patience.get(name, (2.0 * limit_s, now))
+        left_s = min(left_s + WAITING_SHARE * (now - since), 2.0 * limit_s) - max(waited_s - 0.25 * limit_s, 0.0)
+        self._patience[name] = left_s, now
+        return left_s
 
     def remember_stranger(self, name: str, telemetry: Telemetry) -> None:
         """Telemetry of a device that has not joined: an MQTT sensor, say. It is shown, and never asked."""

@@ -15,6 +15,7 @@ from fedtwin.physics.terms import Terms
 AGREES = 0.01
 CLOCK_SHARE = 0.05
 LEAST_MEAN_W, MOST_MEAN_W = 1e-4, 1e4
+MOST_STEPS = 10**9
 
 
 @dataclass(frozen=True)
@@ -66,10 +67,12 @@ def bad_weights(model: Weights, upload: Weights, live: LiveConfig) -> str | None
     with np.errstate(over="ignore"):  # what overflows is over any bound
         size = _norm(upload.floats - model.floats)
     allowed = live.max_change * max(_norm(model.floats), 1.0)
-    if not size <= allowed:
+    if not (size <= allowed and math.isfinite(size)):
         return f"norm: the change of {size:.3g} is over {allowed:.3g}"
     if (upload.counters < 0).any():
         return "range: a counter is negative"
+    if (upload.counters - model.counters > MOST_STEPS).any():  # or it would overflow on the next device, and that be blamed
+        return f"range: a counter grew by more than {MOST_STEPS}"
     return None
 
 

@@ -110,10 +110,11 @@ class Intake:
         token = (message.headers or {}).get(TOKEN_HEADER, "")
         reason = self._run.upload_is_expected(name, token, len(message.data))
         if reason is None:
-            old = self._held.pop(token, None)
+            before = [old for old, held in self._held.items() if held.message.subject == message.subject]
+            forgotten = [self._held.pop(old) for old in before]
             self._held[token] = HeldUpload(message, message.data)
-            if old is not None:
-                await old.message.ack()
+            for held in forgotten:  # one for each device, or results that never come would fill the memory
+                await held.message.ack()
             return
         if not reason.startswith("duplicate"):  # its result says so
             self._run.refuse(name, "upload", reason)

@@ -12,7 +12,7 @@ from typing import Any
 from nats.js import JetStreamContext
 from nats.js.errors import APIError, NotFoundError
 
-CHUNK_BYTES = 512 * 1024
+CHUNK_BYTES, LEAST_CHUNK_BYTES = 512 * 1024, 64 * 1024
 
 
 class ObjectError(Exception):
@@ -41,7 +41,10 @@ async def delete_object(js: JetStreamContext, bucket: str, name: str) -> None:
 
 
 async def get_object(js: JetStreamContext, bucket: str, name: str, most_bytes: int) -> bytes:
-    """The object, with its checksum checked; one that is missing, damaged or too large is an ``ObjectError``."""
+    """The object, with its checksum checked; one that is missing, damaged, too large or in crumbs is an ``ObjectError``.
+
+    Whatever the description says: a device has written it.
+    """
     stream = f"OBJ_{bucket}"
     coded = base64.urlsafe_b64encode(name.encode()).decode()
     try:
@@ -50,14 +53,15 @@ async def get_object(js: JetStreamContext, bucket: str, name: str, most_bytes: i
         size, subject, digest = int(info["size"]), f"$O.{bucket}.C.{info['nuid']}", str(info["digest"])
         if info.get("deleted") or size > most_bytes:
             raise ObjectError(f"size: the object has {size} bytes, {most_bytes} are allowed")
+        least = min(LEAST_CHUNK_BYTES, js._nc.max_payload // 4)
         chunks, length, sequence = [], 0, 1
         while length < size:
             chunk = await js.get_msg(stream, seq=sequence, subject=subject, next=True)
-            if not chunk.data or chunk.seq is None:
-                raise ObjectError("missing: a part of the object is empty")
+            if chunk.data is None or chunk.seq is None or len(chunk.data) < min(least, size - length):
+                raise ObjectError(f"missing: a part of the object has {len(chunk.data or b'')} bytes")
             chunks.append(chunk.data)
             length, sequence = length + len(chunk.data), chunk.seq + 1
-    except (APIError, KeyError, ValueError, TypeError) as error:
+    except (APIError, KeyError, ValueError, TypeError, OverflowError, RecursionError) as error:
         raise ObjectError(f"missing: {type(error).__name__}: {error}"[:200]) from None
     data = b"".join(chunks)
     found = base64.urlsafe_b64encode(hashlib.sha256(data).digest()).decode()

@@ -1,0 +1,127 @@
+"""Processes are killed at random moments; the ledger keeps every promise. And whoever breaks one is found out."""
+
+import json
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.live.chaos import Fleet, check
+
+Ledger = list[dict[str, Any]]
+
+
+def tortured(folder: Path, *, seed: int, kills: int, rounds: int, devices: int, limit_s: float) -> Fleet:
+    fleet = Fleet(folder, rounds, devices, seed)
+    try:
+        fleet.torture(kills, limit_s)
+    finally:
+        fleet.close()
+    return fleet
+
+
+@pytest.fixture(scope="module")
+def survivor(tmp_path_factory: pytest.TempPathFactory) -> Fleet:
+    return tortured(tmp_path_factory.mktemp("chaos"), seed=1, kills=10, rounds=1000, devices=3, limit_s=60.0)
+
+
+def test_a_run_survives_ten_kills(survivor: Fleet) -> None:
+    counts = check(survivor.folder)
+    assert sum(survivor.kills.values()) == 10
+    assert counts["resumed"] >= 1 and counts["applied"] > 500
+
+
+@pytest.mark.slow
+def test_a_run_survives_a_hundred_kills(tmp_path: Path) -> None:
+    fleet = tortured(tmp_path, seed=7, kills=120, rounds=4000, devices=5, limit_s=600.0)
+    counts = check(tmp_path)
+    assert sum(fleet.kills.values()) >= 100
+    assert fleet.kills["edge"] >= 10 and fleet.kills["broker"] >= 10
+    assert all(fleet.kills.get(f"device-{number}", 0) for number in range(5))
+    assert counts["tasks"] > 2000 and counts["resumed"] >= 10 and counts["given_up"] > 0
+
+
+def doubled(ledger: Ledger) -> None:
+    place = places(ledger, "applied")[5]
+    ledger.insert(place + 1, ledger[place])
+
+
+def dropped(ledger: Ledger) -> None:
+    del ledger[places(ledger, "applied")[5]]
+
+
+def dropped_last(ledger: Ledger) -> None:
+    """No later version gives it away."""
+    del ledger[places(ledger, "applied")[-1]]
+
+
+def version_skipped(ledger: Ledger) -> None:
+    for place in places(ledger, "applied")[5:]:
+        ledger[place]["version"] += 1
+
+
+def handed_out_twice(ledger: Ledger) -> None:
+    first, second = places(ledger, "dispatched")[:2]
+    ledger[second]["token"] = ledger[first]["token"]
+
+
+def queue_lost(ledger: Ledger) -> None:
+    place = next(place for place in places(ledger, "asked") if ledger[place]["queue"] > 0)
+    ledger[place]["queue"] = 0.0
+
+
+def round_skipped(ledger: Ledger) -> None:
+    for place in places(ledger, "asked"):
+        ledger[place]["round"] += ledger[place]["round"] > 10
+
+
+def clock_turned_back(ledger: Ledger) -> None:
+    ledger[-1]["at_s"] = 0.0
+
+
+def upload_of_another_round(ledger: Ledger) -> None:
+    """Only the model itself shows that another update was mixed in."""
+    last = ledger[places(ledger, "applied")[-1]]["token"]
+    ledger[next(place for place in places(ledger, "dispatched") if ledger[place]["token"] == last)]["round"] -= 7
+
+
+def places(ledger: Ledger, kind: str) -> list[int]:
+    return [place for place, event in enumerate(ledger) if event["kind"] == kind]
+
+
+@pytest.mark.parametrize(
+    ("tamper", "found"),
+    [
+        (doubled, "applied twice"),
+        (dropped, "the version is not the next one|an old model was handed out"),
+        (dropped_last, "Not equal to tolerance|lost after"),
+        (version_skipped, "the version is not the next one"),
+        (handed_out_twice, "a token was used twice"),
+        (queue_lost, "a queue was lost"),
+        (round_skipped, "a round was skipped"),
+        (clock_turned_back, "the clock went back"),
+        (upload_of_another_round, "Not equal to tolerance"),
+    ],
+    ids=lambda value: value.__name__ if callable(value) else "",
+)
+def test_the_check_finds_a_broken_promise(
+    survivor: Fleet, tmp_path: Path, tamper: Callable[[Ledger], None], found: str
+) -> None:
+    shutil.copytree(survivor.folder, tmp_path, dirs_exist_ok=True, ignore=shutil.ignore_patterns("broker"))
+    path = tmp_path / "run" / "ledger.jsonl"
+    ledger = [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
+    check(tmp_path)
+    tamper(ledger)
+    path.write_text("".join(json.dumps(event) + "\n" for event in ledger), encoding="utf-8")
+    with pytest.raises(AssertionError, match=found):
+        check(tmp_path)
+
+
+def test_the_check_finds_an_acknowledged_upload_that_was_lost(survivor: Fleet, tmp_path: Path) -> None:
+    shutil.copytree(survivor.folder, tmp_path, dirs_exist_ok=True, ignore=shutil.ignore_patterns("broker"))
+    with (tmp_path / "device-0.log").open("a", encoding="utf-8") as log:
+        log.write(json.dumps({"message": "uploaded", "token": "f" * 32}) + "\n")
+    with pytest.raises(AssertionError, match="lost after they were acknowledged"):
+        check(tmp_path)

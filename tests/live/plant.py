@@ -100,7 +100,9 @@ class Plant:
 
         return until(looked, what, limit_s)
 
-    def wait_for(self, kind: str, what: Callable[[dict[str, Any]], bool] = lambda event: True, count: int = 1) -> dict[str, Any]:  # noqa: ARG005
+    def wait_for(
+        self, kind: str, what: Callable[[dict[str, Any]], bool] = lambda event: True, count: int = 1
+    ) -> dict[str, Any]:  # noqa: ARG005
         """The ``count``-th such event of the ledger."""
 
         def looked() -> dict[str, Any] | None:

@@ -94,7 +94,9 @@ def seen(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Seen]:
         result = Seen(fleet)
         try:
             sensor.publish("fedtwin/main/hello/sensor", json.dumps({"samples": 70}), qos=1).wait_for_publish(5)
-            port = until(lambda: [json.loads(line)["port"] for line in fleet.log("edge").splitlines() if '"metrics"' in line], "port")
+            port = until(
+                lambda: [json.loads(line)["port"] for line in fleet.log("edge").splitlines() if '"metrics"' in line], "port"
+            )
             fleet.wait_for("started")
             told = json.dumps({"gain": GAIN, "cpu_hz": CPU_HZ, "busy": True})
             sensor.publish("fedtwin/main/beat/sensor", told, qos=1).wait_for_publish(5)

@@ -85,7 +85,9 @@ def test_a_command_trains(run: Run) -> None:
 def test_a_command_that_fails_ends_its_task_only(run: Run) -> None:
     given_up = run.events("given-up")
     assert given_up and {event["device"] for event in given_up} == {1}
-    assert all(event["reason"].startswith("failed: ") and event["reason"].endswith("ended with 1: no oil left") for event in given_up)
+    assert all(
+        event["reason"].startswith("failed: ") and event["reason"].endswith("ended with 1: no oil left") for event in given_up
+    )
     assert {event["status"] for event in given_up} == {"idle"}
     outcomes = {row["outcome"] for row in pq.read_table(run.plant.run / "tasks.parquet").to_pylist() if row["name"] == "broken"}
     assert outcomes == {f"given up: {given_up[0]['reason']}"}

@@ -386,9 +386,7 @@ class Agent:
     async def _report(self, result: Done | Failed) -> None:
         self._reporting = True
         try:
-            await self._publish(
-                self._subjects.result(self._options.name), result.encoded(), f"{result.token}-r", result.token
-            )
+            await self._publish(self._subjects.result(self._options.name), result.encoded(), f"{result.token}-r", result.token)
         finally:
             self._reporting = False
 

@@ -6,7 +6,6 @@ import time
 import urllib.request
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from pathlib import Path
 from statistics import median
 from typing import Any
 
@@ -171,7 +170,7 @@ def test_an_emulated_radio_takes_the_time_it_implies(seen: Seen) -> None:
 
 
 def test_an_emulated_device_is_modelled_and_an_emulated_link_is(seen: Seen) -> None:
-    names = {number: event for number, event in enumerate(["d0", "d1", "d2", "sensor"])}
+    names = ["d0", "d1", "d2", "sensor"]
     for event in seen.events("applied"):
         emulated = {"compute_s": "modelled", "upload_s": "modelled", "compute_j": "modelled", "upload_j": "modelled"}
         own_cpu = {"compute_s": "measured", "upload_s": "modelled", "upload_j": "modelled"}

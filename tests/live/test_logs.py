@@ -28,7 +28,8 @@ def test_json(capsys: pytest.CaptureFixture[str]) -> None:
     entry = json.loads(line)
     assert re.fullmatch(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z", entry.pop("at"))
     assert entry == {
-        "level": "info", "message": "joined", "device": "press-1", "samples": 5, "cost": 0.123456789, "late": False, "loss": None,
+        "level": "info", "message": "joined", "device": "press-1", "samples": 5,
+        "cost": 0.123456789, "late": False, "loss": None,
     }  # fmt: skip
 
 

@@ -85,9 +85,8 @@ def test_a_command_trains(run: Run) -> None:
 def test_a_command_that_fails_ends_its_task_only(run: Run) -> None:
     given_up = run.events("given-up")
     assert given_up and {event["device"] for event in given_up} == {1}
-    assert all(
-        event["reason"].startswith("failed: ") and event["reason"].endswith("ended with 1: no oil left") for event in given_up
-    )
+    for event in given_up:
+        assert event["reason"].startswith("failed: ") and event["reason"].endswith("ended with 1: no oil left")
     assert {event["status"] for event in given_up} == {"idle"}
     outcomes = {row["outcome"] for row in pq.read_table(run.plant.run / "tasks.parquet").to_pylist() if row["name"] == "broken"}
     assert outcomes == {f"given up: {given_up[0]['reason']}"}
@@ -108,3 +107,34 @@ def test_neither_edge_server_nor_a_device_with_a_command_loads_pytorch(run: Run)
     for name, maps in run.loaded.items():
         assert "libpython" in maps or "python" in maps
         assert "torch" not in maps, name
+
+
+WORDY = """
+import os
+from safetensors.numpy import load_file, save_file
+save_file(load_file(os.environ["FEDTWIN_MODEL"]), os.environ["FEDTWIN_UPDATE"], metadata={"words": "x" * %d})
+"""
+
+
+def test_an_update_larger_than_its_model(tmp_path: Path) -> None:
+    """A little larger, it goes as an object where the model itself did not; a lot larger, its task fails, and that is all."""
+    for name, count in (("wordy", 2000), ("fat", 100_000)):
+        (tmp_path / f"{name}.py").write_text(WORDY % count, encoding="utf-8")
+    write_model(tmp_path / "initial.safetensors", (PAYLOAD_BYTES - 4096 - 500) // 4)
+    options = BrokerOptions(tmp_path / "store", max_payload_bytes=PAYLOAD_BYTES)
+    broker = Broker.start(tmp_path / "broker", options, die_with_parent=True)
+    try:
+        with plant(tmp_path) as fleet:
+            fleet.new_edge("--server", broker.url, "--rounds", 10, fleet__devices=2, fleet__channels=2)
+            for name in ("fat", "wordy"):
+                fleet.device(name, broker.url, "--samples", 30, "--command", f"{sys.executable} {tmp_path / name}.py")
+            assert fleet.ended("edge") == 0
+            ledger = ledger_of(fleet.run)
+    finally:
+        broker.stop()
+    applied = [event for event in ledger if event["kind"] == "applied"]
+    assert applied and {event["device"] for event in applied} == {1}
+    assert all(event["uploaded_bytes"] > PAYLOAD_BYTES - 4096 > ledger[0]["model_bytes"] for event in applied)
+    given_up = [event for event in ledger if event["kind"] == "given-up"]
+    assert given_up and {event["device"] for event in given_up} == {0}
+    assert all(event["reason"].startswith("failed: the update has 16") for event in given_up)

@@ -23,6 +23,7 @@ from fedtwin.live.logs import say
 from fedtwin.live.objects import ObjectError, get_object, put_object
 from fedtwin.live.protocol import (
     TOKEN_HEADER,
+    UPLOAD_SLACK_BYTES,
     Accept,
     Ask,
     Decline,
@@ -322,6 +323,8 @@ class Agent:
         before, joules = time.perf_counter(), self._meter.read() if self._meter.readable else None
         update = await asyncio.to_thread(self._options.trainer.train, body, task.round)
         measured_s = (time.perf_counter() - before) / self._time_scale
+        if len(update.body) > task.model_bytes + UPLOAD_SLACK_BYTES:  # the broker would refuse it again and again
+            raise TrainingError(f"the update has {len(update.body)} bytes, the model {task.model_bytes}")
         compute_s, compute_j = await self._compute(offer, measured_s, joules)
 
         air_s = self._radio.air_s(offer.plan) if self._radio is not None else 0.0

@@ -287,7 +287,7 @@ class EdgeServer:
 
     async def _heard_of(self, name: str, hello: Hello) -> None:
         if name not in self.core.members:
-            if self._needs_objects:
+            if self.run.most_upload_bytes > self.client.max_payload - MESSAGE_SLACK_BYTES:
                 await make_bucket(self.js, self._subjects.uploads_bucket(name), 4 * self.run.most_upload_bytes)
             if name not in self.core.members:
                 self._happen(self.core.join(name, hello, self.run.now_s()))

@@ -100,11 +100,11 @@ class Plant:
 
         return until(looked, what, limit_s)
 
-    def wait_for(self, kind: str, what: Callable[[dict[str, Any]], bool] = lambda event: True, count: int = 1) -> dict[str, Any]:  # noqa: ARG005
+    def wait_for(self, kind: str, what: Callable[[dict[str, Any]], bool] | None = None, count: int = 1) -> dict[str, Any]:
         """The ``count``-th such event of the ledger."""
 
         def looked() -> dict[str, Any] | None:
-            found = [event for event in events_of(self.run, kind) if what(event)]
+            found = [event for event in events_of(self.run, kind) if what is None or what(event)]
             return found[count - 1] if len(found) >= count else None
 
         event: dict[str, Any] = self.wait(looked, kind)

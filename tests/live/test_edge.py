@@ -6,7 +6,6 @@ import time
 import urllib.request
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from pathlib import Path
 from statistics import median
 from typing import Any
 
@@ -94,7 +93,9 @@ def seen(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Seen]:
         result = Seen(fleet)
         try:
             sensor.publish("fedtwin/main/hello/sensor", json.dumps({"samples": 70}), qos=1).wait_for_publish(5)
-            port = until(lambda: [json.loads(line)["port"] for line in fleet.log("edge").splitlines() if '"metrics"' in line], "port")
+            port = until(
+                lambda: [json.loads(line)["port"] for line in fleet.log("edge").splitlines() if '"metrics"' in line], "port"
+            )
             fleet.wait_for("started")
             told = json.dumps({"gain": GAIN, "cpu_hz": CPU_HZ, "busy": True})
             sensor.publish("fedtwin/main/beat/sensor", told, qos=1).wait_for_publish(5)
@@ -169,7 +170,7 @@ def test_an_emulated_radio_takes_the_time_it_implies(seen: Seen) -> None:
 
 
 def test_an_emulated_device_is_modelled_and_an_emulated_link_is(seen: Seen) -> None:
-    names = {number: event for number, event in enumerate(["d0", "d1", "d2", "sensor"])}
+    names = ["d0", "d1", "d2", "sensor"]
     for event in seen.events("applied"):
         emulated = {"compute_s": "modelled", "upload_s": "modelled", "compute_j": "modelled", "upload_j": "modelled"}
         own_cpu = {"compute_s": "measured", "upload_s": "modelled", "upload_j": "modelled"}

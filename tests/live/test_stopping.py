@@ -11,7 +11,7 @@ import pytest
 from tests.conftest import run_cli
 from tests.live.plant import Plant, events_of, ledger_of, plant, until, write_model
 
-ROUNDS = 60
+ROUNDS = 100
 EMULATED = ("--no-training", "--samples", 40, "--radio", "emulated", "--distance-m", 150)
 
 
@@ -45,7 +45,8 @@ def test_a_run_is_stopped_twice_and_goes_on_to_its_end(tmp_path: Path) -> None:
         check_it_was_stopped(fleet, 1)
         fleet.edge(*new, **settings)
         assert fleet.url() == url
-        fleet.wait_for("applied", count=20)
+        resumed = fleet.wait_for("resumed")
+        fleet.wait_for("applied", lambda event: event["at_s"] > resumed["at_s"], count=3)
         assert fleet.stopped("edge") == 0
         check_it_was_stopped(fleet, 2)
 

@@ -1,7 +1,6 @@
 """``fedtwin edge``: the edge server of a live fleet."""
 
 import logging
-import socket
 import subprocess
 import sys
 from importlib.util import find_spec
@@ -114,8 +113,8 @@ def check_places(
     server: list[str] | None, listen: str | None, mqtt: int | None, credentials: Path | None, *, insecure: bool, new: bool
 ) -> None:
     """Bad addresses are said before a folder is made. A port that is taken may be our own broker's, unless the run is new."""
+    from fedtwin.live.addresses import check_address, check_free
     from fedtwin.live.broker_config import BrokerOptions, check_exposure
-    from fedtwin.live.transport import check_address
 
     if server and listen:
         raise FedtwinError("--listen is for our own broker: it cannot be given with --server.")
@@ -127,7 +126,7 @@ def check_places(
     for option, number_ in (("--listen", port), ("--mqtt-port", mqtt)):
         if new and not server and number_:
             try:
-                socket.create_server((host, number_), family=socket.AF_INET6 if ":" in host else socket.AF_INET).close()
+                check_free(host, number_)
             except OSError as error:
                 raise FedtwinError(f"{option}: {host}:{number_} cannot be listened on: {error.strerror}.") from None
 

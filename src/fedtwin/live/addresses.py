@@ -1,6 +1,7 @@
 """Which addresses may be spoken to, with which certificates, and what a refusal means in words."""
 
 import os
+import socket
 import ssl
 from ipaddress import ip_address
 from pathlib import Path
@@ -45,6 +46,13 @@ def check_address(url: str, *, credentials: Path | None, insecure: bool) -> None
             f"server address {url!r} is another machine, where TLS is required: give --credentials, "
             "or say --insecure to send everything in plain text."
         )
+
+
+def check_free(host: str, port: int) -> None:
+    """An ``OSError`` (or ``OverflowError``) where nobody could listen there."""
+    with socket.socket(socket.AF_INET6 if ":" in host else socket.AF_INET) as probe:
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        probe.bind((host, port))
 
 
 def ssl_context(credentials: Path) -> ssl.SSLContext:

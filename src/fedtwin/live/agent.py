@@ -19,6 +19,7 @@ from fedtwin.live.logs import say
 from fedtwin.live.objects import ObjectError, get_object
 from fedtwin.live.planner import AgentOptions, Offer, Planner
 from fedtwin.live.protocol import (
+    UPLOAD_SLACK_BYTES,
     Accept,
     Ask,
     Decline,
@@ -254,6 +255,8 @@ class Agent:
         begun = time.perf_counter()
         update = await asyncio.to_thread(self._options.trainer.train, body, task.round)
         measured_s = (time.perf_counter() - begun) / self._time_scale
+        if len(update.body) > task.model_bytes + UPLOAD_SLACK_BYTES:  # the broker would refuse it again and again
+            raise TrainingError(f"the update has {len(update.body)} bytes, the model {task.model_bytes}")
         computed = self._planner.computed(offer, measured_s, joules)
 
         air_s = self._planner.radio.air_s(offer.plan)

@@ -36,6 +36,11 @@ class Desk:
         """Whether the model is larger than a message."""
         return self.run.model.codec.size > self.client.max_payload - MESSAGE_SLACK_BYTES
 
+    @property
+    def uploads_need_objects(self) -> bool:
+        """Whether an upload may be, which other programs write with longer headers."""
+        return self.run.most_upload_bytes > self.client.max_payload - MESSAGE_SLACK_BYTES
+
     def alive(self, name: str) -> None:
         """The device was heard and is ready to be asked."""
         self.heard[name] = time.monotonic()

@@ -1,11 +1,10 @@
 """Prometheus metrics of the edge server."""
 
-import socket
-
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, start_http_server
 
 from fedtwin.errors import FedtwinError
 from fedtwin.live import events
+from fedtwin.live.addresses import check_free
 from fedtwin.live.core import Core
 from fedtwin.live.events import Event
 
@@ -16,7 +15,7 @@ TASK_BUCKETS_S = (0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1, 2, 5, 10, 30, 60, 300)
 def check_metrics(address: str) -> None:
     """Whether metrics can be served there, before anything is made."""
     try:
-        socket.create_server(_host_and_port(address)).close()
+        check_free(*_host_and_port(address))
     except (OSError, ValueError, OverflowError) as error:
         raise _unfit(address, error) from None
 

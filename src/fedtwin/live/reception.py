@@ -55,7 +55,7 @@ class Reception:
 
     async def _let_in(self, name: str, hello: Hello) -> None:
         desk, run, core = self._desk, self._run, self._core
-        if name not in core.members and desk.needs_objects:
+        if name not in core.members and desk.uploads_need_objects:
             await make_bucket(desk.js, desk.subjects.uploads_bucket(name), 4 * run.most_upload_bytes)
         if name not in core.members:
             run.commit(core.join(name, hello, run.now_s()))

@@ -22,7 +22,7 @@ from fedtwin.live.events import Event
 from fedtwin.live.ledger import LEDGER_NAME, Ledger, cut_torn_line, read_events
 from fedtwin.live.logs import say
 from fedtwin.live.model import LiveModel, model_path
-from fedtwin.live.protocol import PROTOCOL_VERSION, Done
+from fedtwin.live.protocol import PROTOCOL_VERSION, UPLOAD_SLACK_BYTES, Done
 from fedtwin.live.tensors import UnfitError
 from fedtwin.live.whole_file import write_whole
 from fedtwin.records.lock import Lock
@@ -168,7 +168,7 @@ class LiveRun:
 
     @property
     def most_upload_bytes(self) -> int:
-        return self.model.codec.size + 65536
+        return self.model.codec.size + UPLOAD_SLACK_BYTES
 
     def receive(self, name: str, done: Done, body: bytes | memoryview | None, arrived_s: float) -> str | None:
         """An upload has come whole. It is mixed in and on disk when this returns None; or the reason it was refused for."""

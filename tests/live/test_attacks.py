@@ -183,7 +183,9 @@ def test_an_offer_over_the_limits_is_a_decline(fleet: Fleet, case: str) -> None:
 
 def test_other_samples_than_announced(fleet: Fleet) -> None:
     async def scene(device: Hostile) -> None:
-        welcome = await device.hello(Hello(samples=10**12))
+        welcome = await device.hello(Hello(samples=10**12))  # would drain any queue, and so be chosen every time
+        assert not welcome.accepted and "is over fleet.samples_max" in (welcome.reason or "")
+        welcome = await device.hello(Hello(samples=SAMPLES + 1))
         assert not welcome.accepted and f"{SAMPLES} were announced before" in (welcome.reason or "")
         await device.refused("samples: ", "hello")
 

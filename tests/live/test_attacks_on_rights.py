@@ -29,18 +29,17 @@ def test_a_token_is_good_once(fleet: Fleet) -> None:
     attack(fleet, scene)
 
 
-@pytest.mark.parametrize("what", ["upload", "result"])
+@pytest.mark.parametrize("what", ["upload", "result", "failure"])
 def test_a_token_given_to_an_accomplice(fleet: Fleet, what: str) -> None:
     async def scene(owner: Hostile, accomplice: Hostile) -> None:
         task, model = await owner.take()
         body = save(marked(model))
-        await accomplice.result(Failed(token=task.token, reason="not mine"))
-        await accomplice.refused("unassigned: ")
         if what == "upload":
             await accomplice.upload(task.token, body)
         else:
-            await accomplice.result(done_for(task, body))
-        await accomplice.refused("foreign token: ", what)
+            failed = Failed(token=task.token, reason="not mine")
+            await accomplice.result(done_for(task, body) if what == "result" else failed)
+        await accomplice.refused("foreign token: ", "upload" if what == "upload" else "result")
         await accomplice.quarantined("foreign token: ")
         await owner.upload(task.token, model)  # the owner's task is still open
         await owner.result(done_for(task, model))

@@ -26,7 +26,7 @@ def device(
     data: Annotated[
         str | None, typer.Option(metavar="FILE.npz|NAME", help="This device's samples; the run's data set by default.")
     ] = None,
-    samples: Annotated[int | None, typer.Option(min=1, help="D_n, samples of one training; all of its own by default.")] = None,
+    samples: Annotated[int | None, typer.Option(min=1, help="D_n, samples of one training; at most fleet.samples_max.")] = None,
     command: Annotated[
         str | None, typer.Option(metavar="COMMAND", help="Train by this command instead of PyTorch (docs/live.md).")
     ] = None,

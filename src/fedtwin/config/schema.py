@@ -172,7 +172,7 @@ class LiveConfig(Section):
     deadline_margin_s: Positive = Field(5.0, description="and this on top")
     late: Literal["mix", "refuse"] = Field("mix", description="the upload of a task that was given up")
     max_staleness: Whole = Field(1000, ge=0, le=10**12, description="an upload of an older model is refused")
-    max_change: Positive = Field(10.0, description="largest ‖upload − model‖ over the larger of ‖model‖ and 1")
+    max_change: Positive = Field(2.0, description="largest ‖upload − model‖ over the larger of ‖model‖ and 1")
     clock_tolerance_s: Positive = Field(0.25, description="how far a reported time may be from the server's clock")
     quarantine_s: Positive = Field(3600.0, description="how long a device that failed a check is left out")
     fsync: bool = Field(False, description="true: every write survives a loss of power, not only the end of a process")

@@ -10,6 +10,7 @@ from fedtwin.learning.layout import Floats, Weights
 from fedtwin.live.core import Core, OpenTask
 from fedtwin.live.protocol import Done
 from fedtwin.physics.cost import cost, within
+from fedtwin.physics.fleet import make_fleet
 from fedtwin.physics.terms import Terms
 
 AGREES = 0.01
@@ -44,6 +45,11 @@ def find_task(core: Core, name: str, token: str, version: int | None) -> Found:
     if core.version - task.sent.version > core.live.max_staleness:
         return Found(task, late, reason=f"stale: {core.version - task.sent.version} versions behind")
     return Found(task, late)
+
+
+def most_samples(config: Config) -> int:
+    """The largest D_n a device may announce: a larger one would buy preference, since queues drain by it (Section IV-A)."""
+    return config.fleet.samples_max if config.fleet.file is None else max(device.samples for device in make_fleet(config))
 
 
 def bad_claim(core: Core, name: str, done: Done, config: Config) -> str | None:

@@ -14,6 +14,7 @@ from nats.js.client import JetStreamContext
 from pydantic import ValidationError
 
 from fedtwin.live.desk import MESSAGE_SLACK_BYTES, Desk
+from fedtwin.live.gate import find_task
 from fedtwin.live.logs import say
 from fedtwin.live.objects import ObjectError, delete_object, get_object
 from fedtwin.live.protocol import RESULT, TOKEN_HEADER, Done, Failed, misfit
@@ -91,7 +92,7 @@ class Intake:
         self._held.pop(token, None)
 
     async def _on_delivery(self, message: Msg) -> None:
-        if not message.subject.startswith(self._desk.subjects.root):
+        if not message.subject.startswith(self._desk.subjects.call.removesuffix("call")):
             say(logging.WARNING, "the broker's words were directed into an inbox", subject=message.subject)
             return
         try:
@@ -160,9 +161,11 @@ class Intake:
         return body
 
     def _failed(self, name: str, result: Failed) -> None:
-        task = self._core.open.get(result.token)
-        if task is None or self._core.number_of(name) != task.sent.device:
-            self._run.refuse(name, "result", "unassigned: no such task", result.token)
+        found = find_task(self._core, name, result.token, None)
+        if found.task is None or found.late:
+            reason = found.reason or "late: the task had been given up"
+            self._run.refuse(name, "result", reason, result.token)
+            if found.attack:
+                self._run.quarantine(name, reason)
             return
-        self._run.commit(self._core.give_up(task, self._run.now_s(), f"failed: {result.reason}", "idle"))
-        say(logging.WARNING, "failed", device=name, reason=result.reason)
+        self._run.commit(self._core.give_up(found.task, self._run.now_s(), f"failed: {result.reason}", "idle"))

@@ -34,7 +34,6 @@ class Subjects:
         self.call = f"{root}.call"
         self.evaluate = f"{root}.evaluate"
         self._root = root
-        self.root = f"{root}."
         self.stream = f"fedtwin-{run}-uploads"
         self.twin_bucket = f"fedtwin-{run}-twin"
         self.models_bucket = f"fedtwin-{run}-models"

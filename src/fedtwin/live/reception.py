@@ -10,6 +10,7 @@ from nats.aio.msg import Msg
 from pydantic import ValidationError
 
 from fedtwin.live.desk import Desk
+from fedtwin.live.gate import most_samples
 from fedtwin.live.logs import say
 from fedtwin.live.objects import make_bucket
 from fedtwin.live.protocol import NAME, Hello, Telemetry, Welcome, misfit
@@ -20,6 +21,7 @@ class Reception:
 
     def __init__(self, desk: Desk) -> None:
         self._desk, self._run, self._core = desk, desk.run, desk.core
+        self._most_samples = most_samples(desk.run.config)
 
     async def open(self) -> None:
         subjects, client = self._desk.subjects, self._desk.client
@@ -48,6 +50,8 @@ class Reception:
     def _unwelcome(self, name: str, hello: Hello) -> str | None:
         if not re.fullmatch(NAME, name):
             return "name: 1 to 64 letters, digits, - and _ are allowed"
+        if hello.samples is not None and hello.samples > self._most_samples:
+            return f"samples: {hello.samples} is over fleet.samples_max = {self._most_samples}"
         known = self._core.members.get(name)
         if known is not None and hello.samples is not None and hello.samples != known.joined.samples:
             return f"samples: {known.joined.samples} were announced before, now {hello.samples}"

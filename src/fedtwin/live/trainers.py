@@ -164,7 +164,7 @@ class TorchTrainer:
         self._codec = Codec(workload.initial()[0])
         if self._fleet_device is not None and self._samples is None:
             self._samples = make_fleet(config)[self._fleet_device].samples
-        self._samples = min(self._samples or len(self._share), len(self._share))
+        self._samples = min(self._samples or config.fleet.samples_max, len(self._share))
         return self._samples
 
     def train(self, model: bytes, round_: int) -> Update:

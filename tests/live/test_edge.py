@@ -22,7 +22,7 @@ from fedtwin.live.records import TASKS
 from fedtwin.records import DEVICES, rounds_schema
 from tests.live.plant import ENTRIES, Plant, events_of, ledger_of, plant, until
 
-ROUNDS, DEVICES_TOTAL, TIME_SCALE = 60, 4, 0.2
+ROUNDS, DEVICES_TOTAL, TIME_SCALE = 90, 4, 0.2
 GAIN, CPU_HZ = 2.5e-9, 1.25e9
 
 

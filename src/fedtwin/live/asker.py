@@ -28,7 +28,7 @@ class Asker:
         while True:
             await desk.wake.wait()
             desk.wake.clear()
-            while not desk.stopping.is_set() and desk.client.is_connected:
+            while not desk.stopping.is_set() and desk.client.is_connected and time.monotonic() > desk.ask_after:
                 asked = self._core.next_ask(self._run.now_s())
                 if asked is None:
                     break

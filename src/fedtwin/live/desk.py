@@ -14,6 +14,7 @@ from fedtwin.live.run import LiveRun
 MESSAGE_SLACK_BYTES = 4096
 MOST_STRANGERS = 10_000
 WAITING_SHARE = 0.05
+COME_BACK_S = 1.0
 
 
 class Desk:
@@ -28,8 +29,13 @@ class Desk:
         self.stopping = asyncio.Event()
         now = time.monotonic()
         self.heard: dict[str, float] = dict.fromkeys(run.core.names, now)
+        self.ask_after = 0.0
         self.strangers: OrderedDict[str, Telemetry] = OrderedDict()
         self._patience: dict[str, tuple[float, float]] = {}
+
+    def wait_for_the_fleet(self) -> None:
+        """After a time without the broker, or without us: devices come back within a moment, and are not asked before."""
+        self.ask_after = time.monotonic() + min(COME_BACK_S, self.core.live.ask_timeout_s)
 
     @property
     def needs_objects(self) -> bool:

@@ -103,11 +103,14 @@ class EdgeServer:
         await self._intake.open()
         say(logging.INFO, "serving", run=self._run.name, servers=" ".join(self._options.servers), version=self._core.version)
         await desk.client.publish(desk.subjects.call, b"")
+        if self._core.started:
+            desk.wait_for_the_fleet()
         self._give_up_after = time.monotonic() + self._core.live.deadline_margin_s
         desk.wake.set()
 
     async def _on_reconnect(self) -> None:
         say(logging.INFO, "reconnected")
+        self._desk.wait_for_the_fleet()
         for _ in range(READY_TRIES):
             try:
                 await self._intake.consume_anew()

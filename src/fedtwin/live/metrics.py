@@ -7,7 +7,9 @@ from fedtwin.live import events
 from fedtwin.live.addresses import check_free
 from fedtwin.live.core import Core
 from fedtwin.live.events import Event
+from fedtwin.power import REASONS
 
+DECLINES = (*REASONS, "busy", "no answer", "not connected", "slow", "offer", "quarantined", "refused")
 STATES = ("idle", "in-flight", "offline", "quarantined")
 TASK_BUCKETS_S = (0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1, 2, 5, 10, 30, 60, 300)
 
@@ -77,7 +79,8 @@ class Metrics:
             case events.Dispatched():
                 self._dispatched.inc()
             case events.Declined():
-                self._declined.labels(event.reason.partition(":")[0]).inc()
+                first = event.reason.partition(":")[0]
+                self._declined.labels(first if first in DECLINES else "other").inc()
             case events.Quarantined():
                 self._quarantined.inc()
             case events.Measured():

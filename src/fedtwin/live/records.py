@@ -1,6 +1,7 @@
 """The records of a live run, made from its ledger: the same files as a simulation's, and every task beside its prediction."""
 
 import math
+from collections import deque
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
@@ -69,7 +70,7 @@ class Book:
     def __init__(self, config: Config, names: list[str]) -> None:
         self._config, self._names = config, names
         self._terms: Terms = terms_of(config)
-        self._news: tuple[int, int, float | None] | None = None
+        self._news: deque[tuple[int, int, float | None]] = deque()
         self._asked: events.Asked | None = None
         self._row_of: dict[str, int] = {}
         self._sent: dict[str, events.Dispatched] = {}
@@ -108,8 +109,11 @@ class Book:
             case events.Applied():
                 if not event.late:
                     self._settle(event.token, event)
-                self._news = event.device, event.staleness, event.train_loss
+                self._news.append((event.device, event.staleness, event.train_loss))
                 self._end(event)
+            case events.Passed():
+                if self._news:
+                    self._news.popleft()
             case events.GivenUp():
                 self._give_up(event)
             case events.Refused():
@@ -125,13 +129,13 @@ class Book:
                 pass
 
     def _add(self, row: Row, *, last: bool) -> None:
-        """The upload that opened a round stands in all rows of it."""
-        if self._news is not None:
-            device, staleness, train_loss = self._news
+        """Every upload opens a round, in the order they come, and stands in all rows of it."""
+        if self._news and row.round > 0:
+            device, staleness, train_loss = self._news[0]
             row = row._replace(arrived=device, staleness=staleness, train_loss=train_loss)
+            if last:
+                self._news.popleft()
         self.rows.append(row)
-        if last:
-            self._news = None
 
     def _settle(self, token: str, took: events.Applied) -> None:
         """What was predicted in the row gives way to what was measured."""

@@ -264,6 +264,8 @@ def print_summary(summary: dict[str, Any], folder: Path) -> None:
     named = {**EXPLAINED, "virtual_time_s": "time on the run's clock, s", "refusals": "messages refused", **live}
     rows = [[text, number(summary[name])] for name, text in named.items() if summary.get(name) is not None]
     print_table(f"{summary.get('scheme', 'not started')}, live", ["", ""], rows)
+    if summary.get("quarantined"):
+        typer.echo(f"In quarantine: {', '.join(summary['quarantined'])} (why: refusals.parquet)")
     typer.echo(f"Records: {folder}")
 
 

@@ -290,6 +290,7 @@ def _summary(core: Core, book: Book, rounds: list[Row]) -> dict[str, Any]:
         "tasks_given_up": sum(outcome.startswith("given up") for outcome in outcomes),
         "refusals": len(book.refusals),
         "model_version": core.version,
+        "quarantined": [name for name in core.members if core.is_quarantined(name)],
     }
     if not core.started or core.round == 0:
         return extra

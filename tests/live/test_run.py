@@ -25,7 +25,7 @@ class KilledError(BaseException):
 
 
 def config_of(**more: object) -> Config:
-    fixed = {"fleet.devices": 3, "fleet.channels": 3, "run.rounds": 50}
+    fixed = {"fleet.devices": 3, "fleet.channels": 3, "run.rounds": 50, "live.max_change": 100}
     return build_config({}, {**fixed, "learning.mixing": 0.5, "learning.staleness": "constant", **more})
 
 
@@ -173,3 +173,32 @@ def test_nothing_follows_a_line_that_could_not_be_written(tmp_path: Path, monkey
     with pytest.raises(FedtwinError, match="could not be finished"):
         ledger.append(events.Passed(at_s=2.0, round=2))
     ledger.close()
+
+
+def test_a_run_that_never_began_leaves_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def killed(*_: object, **__: object) -> None:
+        raise KilledError
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Ledger, "append", killed)
+        with pytest.raises(KilledError):
+            run.begin(tmp_path / "run", config_of(), "main", CODEC.encode(weights(0.0)))
+    assert not (tmp_path / "run").exists()
+    run.begin(tmp_path / "run", config_of(), "main", CODEC.encode(weights(0.0))).close()
+    assert [path.name for path in tmp_path.iterdir()] == ["run"]
+
+
+def test_a_wall_clock_that_is_set_back_changes_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    live = begun(tmp_path / "run")
+    sent = dispatch(live)
+    before_s = live.now_s()
+    live.close()
+    with monkeypatch.context() as patch:
+        patch.setattr("time.time", lambda: 0.0)
+        again = run.resume(tmp_path / "run")
+        assert before_s <= again.now_s() < before_s + 1.0
+        name = again.core.names[sent.device]
+        assert again.receive(name, done_of(sent), CODEC.encode(weights(1.0)), sent.at_s - 5.0) is None
+    taken = next(event for event in read_events(tmp_path / "run" / "ledger.jsonl") if isinstance(event, events.Applied))
+    assert taken.elapsed_s > 0.0 and taken.believed
+    again.close()

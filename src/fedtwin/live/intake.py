@@ -136,8 +136,7 @@ class Intake:
             self._failed(name, result)
         else:
             body = await self._body(name, result, held)
-            sent_at = message.metadata.timestamp.timestamp()
-            self._run.receive(name, result, body, min(self._run.now_s(), self._run.clock_of(sent_at)))
+            self._run.receive(name, result, body, self._run.arrival_s(message.metadata.timestamp.timestamp()))
         self._desk.wake.set()
         if held is not None:
             await held.message.ack()

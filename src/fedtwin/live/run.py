@@ -31,25 +31,40 @@ CONFIG_NAME, SUMMARY_NAME, LOCK_NAME, MODELS = "config.toml", "summary.json", ".
 
 
 def begin(folder: Path, config: Config, run: str, initial: bytes) -> "LiveRun":
-    """A new run in a new folder."""
+    """A new run in a new folder, which is there whole or not at all."""
     Core(config)  # what is not for a live fleet is said before anything is made
     if folder.exists():
         raise FedtwinError(f"--out {str(folder)!r} exists already: name a folder that does not, nothing is overwritten.")
+    draft = folder.with_name(f".{folder.name}.draft")
     try:
-        folder.mkdir(parents=True)
-        (folder / MODELS).mkdir()
-        _write_config(folder, config)
-        write_whole(model_path(folder / MODELS, 0), initial, fsync=True)
+        shutil.rmtree(draft, ignore_errors=True)
+        (draft / MODELS).mkdir(parents=True)
+        _write_config(draft, config)
+        write_whole(model_path(draft / MODELS, 0), initial)
+        ledger = Ledger(draft / LEDGER_NAME, fsync=True)
+        ledger.append(
+            events.Began(
+                at_s=0.0,
+                run=run,
+                wall_s=time.time(),
+                config_hash=config_hash(load_config(draft / CONFIG_NAME)),
+                package_version=__version__,
+                protocol=PROTOCOL_VERSION,
+                model_bytes=len(initial),
+            )
+        )
+        ledger.close()
+        draft.rename(folder)
     except OSError as error:
         raise FedtwinError(f"--out {str(folder)!r} cannot be written: {error.strerror}.") from None
-    return LiveRun(folder, new=run)
+    return LiveRun(folder, resumed=False)
 
 
 def resume(folder: Path) -> "LiveRun":
     """A run that was begun before, as its ledger has it."""
     if not (folder / LEDGER_NAME).exists():
         raise FedtwinError(f"--resume {str(folder)!r} is not the folder of a live run.")
-    return LiveRun(folder, new=None)
+    return LiveRun(folder, resumed=True)
 
 
 Listener = Callable[[Event, "LiveRun"], None]
@@ -58,7 +73,7 @@ Listener = Callable[[Event, "LiveRun"], None]
 class LiveRun:
     """The run in a folder. ``commit`` is the only way anything happens."""
 
-    def __init__(self, folder: Path, *, new: str | None) -> None:
+    def __init__(self, folder: Path, *, resumed: bool) -> None:
         self.folder = folder
         self.listeners: list[Listener] = []
         self._lock = Lock(folder / LOCK_NAME)
@@ -67,29 +82,16 @@ class LiveRun:
             self.core = Core(self.config)
             fsync = self.core.live.fsync
             path = folder / LEDGER_NAME
-            if new is None:
-                cut_torn_line(path)
-                for event in read_events(path):
-                    self.core.apply(event)
-                self._check_it_is_the_same()
+            cut_torn_line(path)
+            for event in read_events(path):
+                self.core.apply(event)
+            self._check_it_is_the_same()
+            self._set_the_clock()
             self._ledger = Ledger(path, fsync=fsync)
             self.model = LiveModel(folder / MODELS, self.config, version=self.core.version, fsync=fsync)
-            if new is not None:
-                self.commit(
-                    events.Began(
-                        at_s=0.0,
-                        run=new,
-                        wall_s=time.time(),
-                        config_hash=config_hash(self.config),
-                        package_version=__version__,
-                        protocol=PROTOCOL_VERSION,
-                        model_bytes=self.model.codec.size,
-                    )
-                )
-            else:
-                self.model.keep_only(self._versions_needed())
-                if not self.core.finished:
-                    self.commit(events.Resumed(at_s=self.now_s()))
+            self.model.keep_only(self._versions_needed())
+            if resumed and not self.core.finished:
+                self.commit(events.Resumed(at_s=self.now_s()))
         except BaseException:
             self._lock.release()
             raise
@@ -99,13 +101,19 @@ class LiveRun:
         assert self.core.began is not None
         return self.core.began.run
 
-    def now_s(self) -> float:
-        """The run's clock; it never goes back, whatever the wall clock does."""
-        return max(self.core.last_at_s, self.clock_of(time.time()))
+    def _set_the_clock(self) -> None:
+        """By the wall clock once, so that the time we were away has passed; never back, whatever that clock says."""
+        began = self.core.began
+        wall_s = 0.0 if began is None else (time.time() - began.wall_s) / self.core.live.time_scale
+        self._start_s, self._started_at = max(self.core.last_at_s, wall_s), time.monotonic()
 
-    def clock_of(self, wall_s: float) -> float:
-        began_s = self.core.began.wall_s if self.core.began is not None else wall_s
-        return (wall_s - began_s) / self.core.live.time_scale
+    def now_s(self) -> float:
+        """The run's clock: wall seconds since it began over its time scale, steady while this process lives."""
+        return self._start_s + (time.monotonic() - self._started_at) / self.core.live.time_scale
+
+    def arrival_s(self, broker_wall_s: float) -> float:
+        """When the broker took a message, on the run's clock."""
+        return self.now_s() - max(0.0, time.time() - broker_wall_s) / self.core.live.time_scale
 
     def commit(self, event: Event) -> None:
         """It is in the ledger, and so it has happened."""
@@ -194,7 +202,9 @@ class LiveRun:
         start = self.model.start_of(found.task.sent.version)
         if start is None:
             return self._refused(name, done.token, "stale: the model it started from is gone", task=found.task)
-        self._mix(found.task, done, start, upload, max(0.0, arrived_s - found.task.sent.at_s), late=found.late)
+        sent_s = found.task.sent.at_s
+        elapsed_s = (arrived_s if arrived_s > sent_s else self.now_s()) - sent_s  # a clock that was set back buys nothing
+        self._mix(found.task, done, start, upload, elapsed_s, late=found.late)
         return None
 
     def _mix(self, task: OpenTask, done: Done, start: Weights, upload: Weights, elapsed_s: float, *, late: bool) -> None:

@@ -1,6 +1,7 @@
 """A device written from docs/protocol.md alone, with nothing of ours: honest at first, then not."""
 
 import asyncio
+import contextlib
 import json
 import uuid
 from pathlib import Path
@@ -10,6 +11,7 @@ import numpy as np
 import pytest
 from nats.aio.client import Client
 from nats.aio.msg import Msg
+from nats.js.errors import ServiceUnavailableError
 from safetensors.numpy import load, save
 
 from fedtwin.live.broker import free_port
@@ -49,12 +51,21 @@ class PlainDevice:
 
     async def upload(self, token: str, body: bytes, message_id: str | None = None) -> None:
         headers = {"Fedtwin-Token": token, "Nats-Msg-Id": message_id or f"{token}-u"}
-        await self.js.publish(f"fedtwin.main.upload.{NAME}", body, headers=headers)
+        await self._publish(f"fedtwin.main.upload.{NAME}", body, headers)
 
     async def result(self, message: dict[str, Any], message_id: str | None = None) -> None:
         token = str(message["token"])
         headers = {"Fedtwin-Token": token, "Nats-Msg-Id": message_id or f"{token}-r"}
-        await self.js.publish(f"fedtwin.main.result.{NAME}", json.dumps(message).encode(), headers=headers)
+        await self._publish(f"fedtwin.main.result.{NAME}", json.dumps(message).encode(), headers)
+
+    async def _publish(self, subject: str, data: bytes, headers: dict[str, str]) -> None:
+        """Until the broker takes it: it holds a few messages of a device, and the edge server may be slower than we are."""
+        for _ in range(100):
+            with contextlib.suppress(ServiceUnavailableError):
+                await self.js.publish(subject, data, headers=headers)
+                return
+            await asyncio.sleep(0.05)
+        raise AssertionError("the edge server takes nothing")
 
 
 def done(task: dict[str, Any], body: bytes) -> dict[str, Any]:

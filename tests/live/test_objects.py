@@ -87,7 +87,7 @@ def test_a_command_that_fails_ends_its_task_only(run: Run) -> None:
     assert given_up and {event["device"] for event in given_up} == {1}
     for event in given_up:
         assert event["reason"].startswith("failed: ") and event["reason"].endswith("ended with 1: no oil left")
-    assert {event["status"] for event in given_up} == {"idle"}
+    assert {event["status"] for event in given_up} == {"offline"}
     outcomes = {row["outcome"] for row in pq.read_table(run.plant.run / "tasks.parquet").to_pylist() if row["name"] == "broken"}
     assert outcomes == {f"given up: {given_up[0]['reason']}"}
     summary = json.loads((run.plant.run / "summary.json").read_text(encoding="utf-8"))

@@ -168,4 +168,5 @@ class Intake:
             if found.attack:
                 self._run.quarantine(name, reason)
             return
-        self._run.commit(self._core.give_up(found.task, self._run.now_s(), f"failed: {result.reason}", "idle"))
+        # not asked before it is heard again: a device that fails at once would use up all rounds in seconds
+        self._run.commit(self._core.give_up(found.task, self._run.now_s(), f"failed: {result.reason}", "offline"))

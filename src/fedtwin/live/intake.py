@@ -131,7 +131,7 @@ class Intake:
             self._run.quarantine_if_its_own(name, message.data, misfit(error))
             await message.ack()
             return
-        held = self._held.pop(result.token, None)
+        held, body = self._held.pop(result.token, None), None
         if isinstance(result, Failed):
             self._failed(name, result)
         else:
@@ -144,6 +144,9 @@ class Intake:
         await message.ack()
         if name in self._core.members:
             self._desk.heard[name] = time.monotonic()
+        if held is None and body is not None:  # an object, which was all there was of the upload until it was on our disk
+            with suppress(nats.errors.Error, nats.js.errors.Error, TimeoutError):
+                await delete_object(self._desk.js, self._desk.subjects.uploads_bucket(name), result.token)
 
     async def _body(self, name: str, result: Done, held: HeldUpload | None) -> bytes | None:
         if result.object_name is None:
@@ -152,13 +155,10 @@ class Intake:
             return None
         js, bucket = self._desk.js, self._desk.subjects.uploads_bucket(name)
         try:
-            body = await get_object(js, bucket, result.token, self._run.most_upload_bytes)
+            return await get_object(js, bucket, result.token, self._run.most_upload_bytes)
         except ObjectError as error:
             say(logging.WARNING, "an object could not be had", device=name, reason=str(error))
             return None
-        with suppress(nats.errors.Error, nats.js.errors.Error, TimeoutError):
-            await delete_object(js, bucket, result.token)
-        return body
 
     def _failed(self, name: str, result: Failed) -> None:
         found = find_task(self._core, name, result.token, None)

@@ -25,7 +25,7 @@ class KilledError(BaseException):
 
 
 def config_of(**more: object) -> Config:
-    fixed = {"fleet.devices": 3, "fleet.channels": 3, "run.rounds": 50}
+    fixed = {"fleet.devices": 3, "fleet.channels": 3, "run.rounds": 50, "live.max_change": 100}
     return build_config({}, {**fixed, "learning.mixing": 0.5, "learning.staleness": "constant", **more})
 
 

@@ -173,3 +173,17 @@ def test_nothing_follows_a_line_that_could_not_be_written(tmp_path: Path, monkey
     with pytest.raises(FedtwinError, match="could not be finished"):
         ledger.append(events.Passed(at_s=2.0, round=2))
     ledger.close()
+
+
+def test_models_of_tasks_given_up_are_not_kept_for_ever(tmp_path: Path) -> None:
+    """FedBuff needs the model an upload started from, as long as the upload would be taken."""
+    live = begun(tmp_path / "run", **{"learning.aggregation": "fedbuff", "live.max_staleness": 5})
+    for sent in [dispatch(live) for _ in range(3)]:
+        assert deliver(live, sent, weights(1.0)) is None
+    for _ in range(20):
+        lost, sent = dispatch(live), dispatch(live)
+        live.commit(live.core.give_up(live.core.open[lost.token], live.now_s(), "the deadline has passed", "idle"))
+        assert deliver(live, sent, weights(1.0)) is None
+    assert live.core.version == 23
+    assert len(list((tmp_path / "run" / "models").glob("model-*"))) <= 7
+    live.close()

@@ -1,6 +1,7 @@
 """Devices outlive edge servers and runs: whatever comes next is joined with its own settings."""
 
 from pathlib import Path
+from statistics import median
 
 from fedtwin.config import load_config
 from fedtwin.live.broker import free_port
@@ -35,3 +36,15 @@ def test_a_place_that_the_fleet_does_not_have(tmp_path: Path) -> None:
         fleet.device("d2", fleet.url(), "--no-training", "--samples", 40, "--emulate", 2)
         assert fleet.ended("d2") == 2
         assert fleet.log("d2").strip() == "error: --emulate 2 is not allowed: the run's fleet has devices 0 to 1."
+
+
+def test_a_measured_link_is_predicted_on_the_clock_of_the_run(tmp_path: Path) -> None:
+    with plant(tmp_path) as fleet:
+        fleet.new_edge(
+            *("--rounds", 30, "--time-scale", 0.02), fleet__devices=1, fleet__channels=1, objective__max_time_s=100.0,
+            objective__max_energy_j=100.0,
+        )  # fmt: skip
+        fleet.device("d0", fleet.url(), "--no-training", "--samples", 40)
+        assert fleet.ended("edge") == 0
+        predicted = median(event["upload_s"] for event in events_of(fleet.run, "dispatched")[5:])
+        assert 0.3 < predicted / median(event["link_s"] for event in events_of(fleet.run, "applied")) < 3.0

@@ -290,10 +290,9 @@ class Agent:
             await asyncio.sleep((computed.wait_s + air_s) * self._time_scale)
         begun = time.perf_counter()
         object_name = await self._delivery.upload(task.token, update.body)
-        link_wall_s = time.perf_counter() - begun
-        self._planner.uploaded(len(update.body), link_wall_s)
+        link_s = Reading(value=(time.perf_counter() - begun) / self._time_scale, source="measured")
+        self._planner.uploaded(len(update.body), link_s.value)
 
-        link_s = Reading(value=link_wall_s / self._time_scale, source="measured")
         upload_s = Reading(value=air_s, source="modelled") if air_s > 0.0 else link_s
         return Done(
             token=task.token,

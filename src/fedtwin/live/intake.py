@@ -112,7 +112,7 @@ class Intake:
         reason = self._run.upload_is_expected(name, token, len(message.data))
         if reason is None:
             before = [old for old, held in self._held.items() if held.message.subject == message.subject]
-            forgotten = [self._held.pop(old) for old in before]
+            forgotten = [self._held.pop(old) for old in before if old != token]  # the same again: it is not on disk yet
             self._held[token] = HeldUpload(message, message.data)
             for held in forgotten:  # one for each device, or results that never come would fill the memory
                 await held.message.ack()

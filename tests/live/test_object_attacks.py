@@ -105,3 +105,16 @@ def test_the_edge_server_takes_no_more_than_it_said(url: str) -> None:
                 await get_object(js, BUCKET, NAME, 100)
 
     asyncio.run(scene())
+
+
+def test_what_killed_devices_leave_behind_does_not_fill_a_bucket(url: str) -> None:
+    """Neither do the marks of deleted objects: the oldest goes."""
+
+    async def scene() -> None:
+        async with empty_bucket(url) as js:
+            for number in range(9):
+                body = bytes([number]) * MOST_BYTES
+                await put_object(js, BUCKET, f"{number:032x}", body)
+                assert await get_object(js, BUCKET, f"{number:032x}", MOST_BYTES) == body
+
+    asyncio.run(scene())

@@ -1,5 +1,6 @@
 """Models larger than a message go by the object store both ways; devices train by commands; nobody there loads PyTorch."""
 
+import asyncio
 import json
 import sys
 from collections.abc import Iterator
@@ -10,10 +11,19 @@ from typing import Any
 import numpy as np
 import pyarrow.parquet as pq
 import pytest
+from nats.aio.client import Client
 from safetensors.numpy import load_file
 
 from fedtwin.live.broker import Broker, BrokerOptions
+from fedtwin.live.desk import Desk
+from fedtwin.live.intake import Intake
+from fedtwin.live.ledger import Ledger
+from fedtwin.live.objects import ObjectError, get_object, make_bucket, put_object
+from fedtwin.live.run import resume
+from fedtwin.live.transport import close, connect
+from tests.live.brokers import running, until
 from tests.live.plant import Plant, ledger_of, plant, write_model
+from tests.live.test_run import CODEC, begun, dispatch, done_of, weights
 
 ENTRIES, PAYLOAD_BYTES, ROUNDS = 250_000, 64 * 1024, 24
 TRAINING = """
@@ -87,7 +97,7 @@ def test_a_command_that_fails_ends_its_task_only(run: Run) -> None:
     assert given_up and {event["device"] for event in given_up} == {1}
     for event in given_up:
         assert event["reason"].startswith("failed: ") and event["reason"].endswith("ended with 1: no oil left")
-    assert {event["status"] for event in given_up} == {"idle"}
+    assert {event["status"] for event in given_up} == {"offline"}
     outcomes = {row["outcome"] for row in pq.read_table(run.plant.run / "tasks.parquet").to_pylist() if row["name"] == "broken"}
     assert outcomes == {f"given up: {given_up[0]['reason']}"}
     summary = json.loads((run.plant.run / "summary.json").read_text(encoding="utf-8"))
@@ -138,3 +148,45 @@ def test_an_update_larger_than_its_model(tmp_path: Path) -> None:
     given_up = [event for event in ledger if event["kind"] == "given-up"]
     assert given_up and {event["device"] for event in given_up} == {0}
     assert all(event["reason"].startswith("failed: the update has 16") for event in given_up)
+
+
+def test_killed_with_a_large_upload_in_hand(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The object is all there is of an upload until it is in the ledger: it is deleted after that."""
+
+    def killed(*_: object) -> None:
+        raise RuntimeError("killed here")
+
+    async def scene(client: Client) -> None:
+        live = begun(tmp_path / "run")
+        sent, desk = dispatch(live), Desk(live, client)
+        name = live.core.names[sent.device]
+        bucket = desk.subjects.uploads_bucket(name)
+        await make_bucket(desk.js, bucket, 2**20)
+        intake = Intake(desk)
+        await intake.open()
+        await put_object(desk.js, bucket, sent.token, CODEC.encode(weights(1.0)))
+        with monkeypatch.context() as patch:
+            patch.setattr(Ledger, "append", killed)
+            done = done_of(sent).model_copy(update={"object_name": sent.token})
+            await desk.js.publish(desk.subjects.result(name), done.encoded())
+            assert await until(lambda: str(intake.trouble) == "killed here")
+        live._lock.release()
+
+        again = resume(tmp_path / "run")
+        await Intake(Desk(again, client)).open()
+        assert await until(lambda: again.core.applied == 1)
+        np.testing.assert_allclose(again.model.weights.floats, 0.5)
+        await asyncio.sleep(0.2)
+        with pytest.raises(ObjectError):
+            await get_object(desk.js, bucket, sent.token, 2**20)
+        again.close()
+
+    async def connected() -> None:
+        client = await connect([broker.url], name="edge", inbox="edge", credentials=None, insecure=False)
+        try:
+            await scene(client)
+        finally:
+            await close(client)
+
+    with running(tmp_path) as broker:
+        asyncio.run(connected())

@@ -106,6 +106,8 @@ async def play(fleet: Plant, url: str) -> None:
         assert not (await device.hello(samples=10))["accepted"], "the number of samples stays"
         await device.upload(third["token"], body)
         await device.result({"kind": "failed", "token": third["token"], "reason": "no oil left"})
+        fleet.wait_for("given-up", count=2)
+        await client.publish(f"fedtwin.main.beat.{NAME}", b"{}")  # it is asked again once it is heard
 
         fourth, body = await device.task()
         poisoned = save({"layer.weight": np.full_like(load(body)["layer.weight"], np.nan)})

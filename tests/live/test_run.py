@@ -202,3 +202,17 @@ def test_a_wall_clock_that_is_set_back_changes_nothing(tmp_path: Path, monkeypat
     taken = next(event for event in read_events(tmp_path / "run" / "ledger.jsonl") if isinstance(event, events.Applied))
     assert taken.elapsed_s > 0.0 and taken.believed
     again.close()
+
+
+def test_models_of_tasks_given_up_are_not_kept_for_ever(tmp_path: Path) -> None:
+    """FedBuff needs the model an upload started from, as long as the upload would be taken."""
+    live = begun(tmp_path / "run", **{"learning.aggregation": "fedbuff", "live.max_staleness": 5})
+    for sent in [dispatch(live) for _ in range(3)]:
+        assert deliver(live, sent, weights(1.0)) is None
+    for _ in range(20):
+        lost, sent = dispatch(live), dispatch(live)
+        live.commit(live.core.give_up(live.core.open[lost.token], live.now_s(), "the deadline has passed", "idle"))
+        assert deliver(live, sent, weights(1.0)) is None
+    assert live.core.version == 23
+    assert len(list((tmp_path / "run" / "models").glob("model-*"))) <= 7
+    live.close()

@@ -1,6 +1,7 @@
 """A device that falls silent with a task: given up at its deadline, its channel goes to another, its late upload is judged."""
 
 import signal
+import time
 from pathlib import Path
 
 import pyarrow.parquet as pq
@@ -48,3 +49,29 @@ def test_a_silent_device(tmp_path: Path, late: str) -> None:
         assert len(applied_tokens) == len(set(applied_tokens)) and (sent["token"] in applied_tokens) == (late == "mix")
         outcomes = [row["outcome"] for row in pq.read_table(fleet.run / "tasks.parquet").to_pylist()]
         assert outcomes.count("late" if late == "mix" else "given up: the deadline has passed") == 1
+
+
+def test_a_device_that_waits_for_others_is_not_silent(tmp_path: Path) -> None:
+    with plant(tmp_path) as fleet:
+        fleet.new_edge(
+            "--rounds", 100_000, fleet__devices=3, fleet__channels=1, live__heartbeat_s=0.2, live__offline_after_s=1.0
+        )  # fmt: skip
+        url = fleet.url()
+        for name in ("d0", "d1"):
+            fleet.device(name, url, "--no-training", "--samples", 40, "--radio", "emulated", "--distance-m", 150)
+        fleet.wait_for("joined", count=2)
+        time.sleep(1.5)
+        fleet.device("d2", url, "--no-training", "--samples", 40, "--radio", "emulated", "--distance-m", 150)
+        fleet.wait_for("applied", count=3)
+        assert not events_of(fleet.run, "status")
+
+
+def test_a_device_that_fails_at_once_does_not_use_up_the_rounds(tmp_path: Path) -> None:
+    """It is asked again when it is heard again."""
+    beat_s = 0.5
+    with plant(tmp_path) as fleet:
+        fleet.new_edge("--rounds", 100_000, fleet__devices=1, fleet__channels=1, live__heartbeat_s=beat_s)
+        fleet.device("d0", fleet.url(), "--command", "false", "--samples", 40)
+        first, last = fleet.wait_for("given-up"), fleet.wait_for("given-up", count=4)
+        assert first["reason"] == "failed: false ended with 1: no message" and first["status"] == "offline"
+        assert last["at_s"] - first["at_s"] > 2 * beat_s

@@ -9,6 +9,7 @@ from contextlib import suppress
 import nats.errors
 from nats.aio.client import Client
 from nats.aio.msg import Msg
+from nats.aio.subscription import Subscription
 from pydantic import ValidationError
 
 from fedtwin.config import Config
@@ -57,7 +58,10 @@ class Agent:
         self._offer: Offer | None = None
         self._job: asyncio.Task[None] | None = None
         self._reporting = False
-        self._stop = asyncio.Event()
+        self._stop, self._bell = asyncio.Event(), asyncio.Event()
+        self._subscriptions: list[Subscription] = []
+        self._welcome: Welcome | None = None
+        self._other_run = False
         self._client: Client
         self._delivery: Delivery
         self._planner: Planner
@@ -68,6 +72,7 @@ class Agent:
 
     def stop(self) -> None:
         self._stop.set()
+        self._bell.set()
 
     async def run(self) -> None:
         """Until ``stop``; a training that goes on then is finished and uploaded first, if that does not take long."""
@@ -86,7 +91,7 @@ class Agent:
         self._client = client
         try:
             self._delivery = Delivery(self._client, self._subjects, self._name)
-            if await self._join():
+            while not self._stop.is_set() and await self._join():
                 await self._beat_until_stopped()
             if self._job is not None:
                 with suppress(TimeoutError):
@@ -98,17 +103,29 @@ class Agent:
     # Joining
 
     async def _join(self) -> bool:
-        """Asks for the settings, prepares the training, announces itself. False if stopped meanwhile."""
+        """Asks for the settings, prepares the training, announces itself; again for another run. False if stopped meanwhile."""
+        if self._job is not None:
+            await unless_stopped(asyncio.wait([self._job]), self._stop)
+        for subscription in self._subscriptions:
+            with suppress(nats.errors.Error):
+                await subscription.unsubscribe()
+        self._subscriptions, self._offer = [], None
         welcome = await self._hello(Hello())
         if welcome is None:
             return False
+        self._welcome, self._other_run = welcome, False
         config = Config.model_validate(welcome.config)
+        emulated, devices = self._options.fleet_device, config.fleet.devices
+        if emulated is not None and emulated >= devices:
+            raise FedtwinError(f"--emulate {emulated} is not allowed: the run's fleet has devices 0 to {devices - 1}.")
         self._time_scale, self._heartbeat_s = welcome.time_scale, welcome.heartbeat_s
         self._samples = await asyncio.to_thread(self._options.trainer.prepare, config)
         self._planner = Planner(self._options, config, self._samples, self._meter)
-        await self._client.subscribe(self._subjects.ask(self._name), cb=self._on_ask)
-        await self._client.subscribe(self._subjects.task(self._name), cb=self._on_task)
-        await self._client.subscribe(self._subjects.call, cb=self._on_call)
+        self._subscriptions = [
+            await self._client.subscribe(self._subjects.ask(self._name), cb=self._on_ask),
+            await self._client.subscribe(self._subjects.task(self._name), cb=self._on_task),
+            await self._client.subscribe(self._subjects.call, cb=self._on_call),
+        ]
         if await self._hello(self._introduction(fresh=True)) is None:
             return False
         say(logging.INFO, "joined", device=self._name, run=self._options.run, samples=self._samples)
@@ -149,10 +166,18 @@ class Agent:
             raise FedtwinError(f"The server closed the connection of {self._name!r} for good.")
 
     async def _say_hello_again(self) -> None:
-        if self._samples:
-            introduction = self._introduction(fresh=False).encoded()
-            with suppress(nats.errors.Error, TimeoutError):
-                await self._client.request(self._subjects.hello(self._name), introduction, timeout=PUBLISH_TIMEOUT_S)
+        """If the run is still the one we are prepared for: a new one has other settings, and is joined as one."""
+        if not self._subscriptions:
+            return
+        subject = self._subjects.hello(self._name)
+        with suppress(nats.errors.Error, TimeoutError, ValidationError):
+            answer = await self._client.request(subject, Hello().encoded(), timeout=PUBLISH_TIMEOUT_S)
+            if Welcome.model_validate_json(answer.data) != self._welcome:
+                say(logging.INFO, "the settings are others now", device=self._name, run=self._options.run)
+                self._other_run = True
+                self._bell.set()
+                return
+            await self._client.request(subject, self._introduction(fresh=False).encoded(), timeout=PUBLISH_TIMEOUT_S)
 
     async def _on_call(self, message: Msg) -> None:  # noqa: ARG002
         """The edge server was started again and wants to hear everybody, not all at once."""
@@ -160,7 +185,8 @@ class Agent:
         await self._say_hello_again()
 
     async def _beat_until_stopped(self) -> None:
-        while not self._stop.is_set():
+        """Or until the run is another one."""
+        while not self._stop.is_set() and not self._other_run:
             self._check_the_connection()
             with suppress(nats.errors.Error, TimeoutError):
                 await self._client.publish(self._subjects.beat(self._name), self._telemetry().encoded())
@@ -264,10 +290,9 @@ class Agent:
             await asyncio.sleep((computed.wait_s + air_s) * self._time_scale)
         begun = time.perf_counter()
         object_name = await self._delivery.upload(task.token, update.body)
-        link_wall_s = time.perf_counter() - begun
-        self._planner.uploaded(len(update.body), link_wall_s)
+        link_s = Reading(value=(time.perf_counter() - begun) / self._time_scale, source="measured")
+        self._planner.uploaded(len(update.body), link_s.value)
 
-        link_s = Reading(value=link_wall_s / self._time_scale, source="measured")
         upload_s = Reading(value=air_s, source="modelled") if air_s > 0.0 else link_s
         return Done(
             token=task.token,
@@ -288,4 +313,6 @@ class Agent:
 
     async def _pause(self, seconds: float) -> None:
         with suppress(TimeoutError):
-            await asyncio.wait_for(self._stop.wait(), timeout=seconds)
+            await asyncio.wait_for(self._bell.wait(), timeout=seconds)
+        if not self._stop.is_set():
+            self._bell.clear()

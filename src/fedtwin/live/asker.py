@@ -2,6 +2,7 @@
 
 import logging
 import time
+from contextlib import suppress
 
 import nats.errors
 import nats.js.errors
@@ -100,5 +101,6 @@ class Asker:
             self._objects[version] = name
             needed = {version, *(task.sent.version for task in self._core.open.values())}
             for old in [old for old in self._objects if old not in needed]:
-                await delete_object(desk.js, bucket, self._objects.pop(old))
+                with suppress(nats.errors.Error, nats.js.errors.Error, TimeoutError):  # the task is sent all the same
+                    await delete_object(desk.js, bucket, self._objects.pop(old))
         return self._objects[version]

@@ -112,7 +112,7 @@ class Intake:
         reason = self._run.upload_is_expected(name, token, len(message.data))
         if reason is None:
             before = [old for old, held in self._held.items() if held.message.subject == message.subject]
-            forgotten = [self._held.pop(old) for old in before]
+            forgotten = [self._held.pop(old) for old in before if old != token]  # the same again: it is not on disk yet
             self._held[token] = HeldUpload(message, message.data)
             for held in forgotten:  # one for each device, or results that never come would fill the memory
                 await held.message.ack()
@@ -131,7 +131,7 @@ class Intake:
             self._run.quarantine_if_its_own(name, message.data, misfit(error))
             await message.ack()
             return
-        held = self._held.pop(result.token, None)
+        held, body = self._held.pop(result.token, None), None
         if isinstance(result, Failed):
             self._failed(name, result)
         else:
@@ -143,6 +143,9 @@ class Intake:
         await message.ack()
         if name in self._core.members:
             self._desk.heard[name] = time.monotonic()
+        if held is None and body is not None:  # an object, which was all there was of the upload until it was on our disk
+            with suppress(nats.errors.Error, nats.js.errors.Error, TimeoutError):
+                await delete_object(self._desk.js, self._desk.subjects.uploads_bucket(name), result.token)
 
     async def _body(self, name: str, result: Done, held: HeldUpload | None) -> bytes | None:
         if result.object_name is None:
@@ -151,13 +154,10 @@ class Intake:
             return None
         js, bucket = self._desk.js, self._desk.subjects.uploads_bucket(name)
         try:
-            body = await get_object(js, bucket, result.token, self._run.most_upload_bytes)
+            return await get_object(js, bucket, result.token, self._run.most_upload_bytes)
         except ObjectError as error:
             say(logging.WARNING, "an object could not be had", device=name, reason=str(error))
             return None
-        with suppress(nats.errors.Error, nats.js.errors.Error, TimeoutError):
-            await delete_object(js, bucket, result.token)
-        return body
 
     def _failed(self, name: str, result: Failed) -> None:
         found = find_task(self._core, name, result.token, None)
@@ -167,4 +167,5 @@ class Intake:
             if found.attack:
                 self._run.quarantine(name, reason)
             return
-        self._run.commit(self._core.give_up(found.task, self._run.now_s(), f"failed: {result.reason}", "idle"))
+        # not asked before it is heard again: a device that fails at once would use up all rounds in seconds
+        self._run.commit(self._core.give_up(found.task, self._run.now_s(), f"failed: {result.reason}", "offline"))

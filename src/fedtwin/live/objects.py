@@ -10,7 +10,7 @@ import json
 from typing import Any
 
 from nats.js import JetStreamContext
-from nats.js.errors import APIError, NotFoundError
+from nats.js.errors import APIError, NotFoundError, ServiceUnavailableError
 
 CHUNK_BYTES, LEAST_CHUNK_BYTES = 512 * 1024, 64 * 1024
 
@@ -20,11 +20,24 @@ class ObjectError(Exception):
 
 
 async def make_bucket(js: JetStreamContext, bucket: str, max_bytes: int) -> None:
-    """A bucket with room for ``max_bytes``; one that is there stays."""
+    """A bucket with room for ``max_bytes``; one that is there stays.
+
+    When it is full the oldest goes. What a killed process left there, and the marks of what was deleted, never fill it.
+    """
+    from nats.js.api import DiscardPolicy, StreamConfig
+
     try:
         await js.object_store(bucket)
     except NotFoundError:
-        await js.create_object_store(bucket, max_bytes=max_bytes)
+        stream = StreamConfig(
+            name=f"OBJ_{bucket}",
+            subjects=[f"$O.{bucket}.C.>", f"$O.{bucket}.M.>"],
+            max_bytes=max_bytes,
+            discard=DiscardPolicy.OLD,
+            allow_rollup_hdrs=True,
+            allow_direct=True,
+        )
+        await js.add_stream(stream)
 
 
 async def put_object(js: JetStreamContext, bucket: str, name: str, data: bytes) -> None:
@@ -61,6 +74,8 @@ async def get_object(js: JetStreamContext, bucket: str, name: str, most_bytes: i
                 raise ObjectError(f"missing: a part of the object has {len(chunk.data or b'')} bytes")
             chunks.append(chunk.data)
             length, sequence = length + len(chunk.data), chunk.seq + 1
+    except ServiceUnavailableError:  # the broker, not the object
+        raise
     except (APIError, KeyError, ValueError, TypeError, OverflowError, RecursionError) as error:
         raise ObjectError(f"missing: {type(error).__name__}: {error}"[:200]) from None
     data = b"".join(chunks)

@@ -112,7 +112,7 @@ class Planner:
         energy_j = Reading(value=self._terms.capacitance * offer.cpu_hz**3 * measured_s, source="modelled")
         return Computed(Reading(value=measured_s, source="measured"), energy_j, 0.0)
 
-    def uploaded(self, size_bytes: int, wall_s: float) -> None:
-        """The real link carried so much in so long."""
+    def uploaded(self, size_bytes: int, link_s: float) -> None:
+        """The real link carried so much in so long, on the run's clock: predictions are on it too."""
         self._model_bits = 8.0 * size_bytes
-        self.radio.learn(self._model_bits, wall_s)
+        self.radio.learn(self._model_bits, link_s)

@@ -96,7 +96,9 @@ class Reception:
             return
         device = self._core.number_of(name)
         if device is None:
-            if name not in self._core.members:
+            if name in self._core.members:  # the run has not started: it waits for others
+                self._desk.heard[name] = time.monotonic()
+            else:
                 self._desk.remember_stranger(name, telemetry)
             return
         self._core.coordinator.tell(device, telemetry.gain, telemetry.cpu_hz, self._run.now_s())

@@ -252,9 +252,15 @@ class LiveRun:
         return reason
 
     def _versions_needed(self) -> set[int]:
-        """The newest, the one before in case the last line of the ledger is lost with the power, and those in flight."""
-        tasks = [*self.core.open.values(), *self.core.given_up.values()] if self.model.needs_start else []
-        return {self.core.version, self.core.version - 1, *(task.sent.version for task in tasks)}
+        """The newest, the one before in case the last line of the ledger is lost with the power, and those of tasks whose
+        upload would be taken.
+        """
+        live, version = self.core.live, self.core.version
+        tasks = [*self.core.open.values()] if self.model.needs_start else []
+        if self.model.needs_start and live.late == "mix":
+            tasks += self.core.given_up.values()
+        starts = {task.sent.version for task in tasks}
+        return {version, version - 1, *(start for start in starts if version - start <= live.max_staleness)}
 
     def _check_it_is_the_same(self) -> None:
         began, folder = self.core.began, str(self.folder)

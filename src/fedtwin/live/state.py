@@ -207,7 +207,8 @@ class State:
 
     def _declined(self, event: events.Declined) -> None:
         if event.offline:
-            self.coordinator.set_status(event.device, "offline")
+            if not self.is_quarantined(self.names[event.device]):
+                self.coordinator.set_status(event.device, "offline")
         else:
             self.coordinator.decline(event.device, event.gain, event.cpu_hz, event.at_s)
         self._end_the_first_dispatches()

@@ -130,7 +130,8 @@ class TorchTrainer:
 
     def __init__(self, name: str, data: str | None, samples: int | None, fleet_device: int | None) -> None:
         self._number = zlib.crc32(name.encode()) if fleet_device is None else fleet_device
-        self._data, self._samples, self._fleet_device = data, samples, fleet_device
+        self._data, self._given_samples, self._fleet_device = data, samples, fleet_device
+        self._samples = 0
         self._trainer: LocalTrainer | None = None
         self._codec: Codec | None = None
 
@@ -162,16 +163,17 @@ class TorchTrainer:
         workload = make_workload(config, data.image_shape, data.classes)
         self._trainer = LocalTrainer(workload.network(), Images(data), learning)
         self._codec = Codec(workload.initial()[0])
-        if self._fleet_device is not None and self._samples is None:
-            self._samples = make_fleet(config)[self._fleet_device].samples
-        self._samples = min(self._samples or config.fleet.samples_max, len(self._share))
+        samples = self._given_samples
+        if self._fleet_device is not None and samples is None:
+            samples = make_fleet(config)[self._fleet_device].samples
+        self._samples = min(samples or config.fleet.samples_max, len(self._share))
         return self._samples
 
     def train(self, model: bytes, round_: int) -> Update:
         from fedtwin.learning.partition import training_order
         from fedtwin.live.tensors import UnfitError
 
-        if self._trainer is None or self._codec is None or self._samples is None:
+        if self._trainer is None or self._codec is None:
             raise TrainingError("not prepared")
         try:
             start = self._codec.decode_own(model)

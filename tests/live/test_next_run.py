@@ -1,0 +1,50 @@
+"""Devices outlive edge servers and runs: whatever comes next is joined with its own settings."""
+
+from pathlib import Path
+from statistics import median
+
+from fedtwin.config import load_config
+from fedtwin.live.broker import free_port
+from fedtwin.physics.world import World
+from tests.live.plant import events_of, ledger_of, plant
+
+
+def test_a_device_that_outlives_its_run_joins_the_next_with_its_settings(tmp_path: Path) -> None:
+    port = free_port()
+    with plant(tmp_path) as fleet:
+        fleet.new_edge("--rounds", 5, "--listen", f"127.0.0.1:{port}", fleet__devices=2, fleet__channels=2)
+        for number in range(2):
+            fleet.device(f"d{number}", fleet.url(), "--no-training", "--samples", 40, "--emulate", number)
+        assert fleet.ended("edge") == 0
+        first = ledger_of(fleet.run)
+        fleet.run = tmp_path / "next"
+        fleet.new_edge(
+            *("--rounds", 20, "--listen", f"127.0.0.1:{port}", "--time-scale", 0.5),
+            fleet__devices=2, fleet__channels=2, run__seed=7,
+        )  # fmt: skip
+        assert fleet.ended("edge") == 0
+        fresh = World(load_config(fleet.run / "config.toml"))
+        sent = events_of(fleet.run, "dispatched")
+        assert len(first) > 5 and len(sent) > 20 and not events_of(fleet.run, "refused")
+        assert all(event["gain"] == fresh.draw(event["device"], event["round"]).gain for event in sent)
+        assert all(event["believed"] for event in events_of(fleet.run, "applied"))
+
+
+def test_a_place_that_the_fleet_does_not_have(tmp_path: Path) -> None:
+    with plant(tmp_path) as fleet:
+        fleet.new_edge("--rounds", 5, fleet__devices=2, fleet__channels=2)
+        fleet.device("d2", fleet.url(), "--no-training", "--samples", 40, "--emulate", 2)
+        assert fleet.ended("d2") == 2
+        assert fleet.log("d2").strip() == "error: --emulate 2 is not allowed: the run's fleet has devices 0 to 1."
+
+
+def test_a_measured_link_is_predicted_on_the_clock_of_the_run(tmp_path: Path) -> None:
+    with plant(tmp_path) as fleet:
+        fleet.new_edge(
+            *("--rounds", 30, "--time-scale", 0.02), fleet__devices=1, fleet__channels=1, objective__max_time_s=100.0,
+            objective__max_energy_j=100.0,
+        )  # fmt: skip
+        fleet.device("d0", fleet.url(), "--no-training", "--samples", 40)
+        assert fleet.ended("edge") == 0
+        predicted = median(event["upload_s"] for event in events_of(fleet.run, "dispatched")[5:])
+        assert 0.3 < predicted / median(event["link_s"] for event in events_of(fleet.run, "applied")) < 3.0

@@ -187,3 +187,13 @@ def test_models_of_tasks_given_up_are_not_kept_for_ever(tmp_path: Path) -> None:
     assert live.core.version == 23
     assert len(list((tmp_path / "run" / "models").glob("model-*"))) <= 7
     live.close()
+
+
+def test_a_data_set_of_the_folder_one_works_in(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "mine.npz").write_bytes(b"x")
+    monkeypatch.chdir(tmp_path)
+    begun(Path("runs/one"), **{"learning.dataset": "mine.npz"}).close()
+    monkeypatch.chdir("/")
+    again = run.resume(tmp_path / "runs" / "one")
+    assert again.config.learning is not None and again.config.learning.dataset == str(tmp_path / "mine.npz")
+    again.close()

@@ -273,4 +273,7 @@ def _write_config(folder: Path, config: Config) -> None:
     if config.fleet.file is not None:
         shutil.copyfile(config.fleet.file, folder / "fleet.csv")
         config = config.model_copy(update={"fleet": config.fleet.model_copy(update={"file": "fleet.csv"})})
+    if config.learning is not None and config.learning.dataset.endswith(".npz"):  # given by --set: seen from here
+        dataset = str(Path(config.learning.dataset).resolve())
+        config = config.model_copy(update={"learning": config.learning.model_copy(update={"dataset": dataset})})
     (folder / CONFIG_NAME).write_text(to_toml(config), encoding="utf-8")

@@ -3,6 +3,7 @@
 import asyncio
 import logging
 import time
+from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -32,7 +33,7 @@ READY_TRIES, READY_PAUSE_S = 50, 0.2
 
 @dataclass
 class EdgeOptions:
-    """Where the broker is; whether it is ours to look after."""
+    """Where the broker is; whether it is ours to look after, and what else is (called every tick)."""
 
     servers: list[str]
     broker: Broker | None = None
@@ -40,6 +41,7 @@ class EdgeOptions:
     insecure: bool = False
     metrics: str | None = None
     grace_s: float = 10.0
+    look_after: Callable[[], None] | None = None
 
 
 class EdgeServer:
@@ -79,13 +81,12 @@ class EdgeServer:
             tasks = [asyncio.create_task(one) for one in work]
             try:
                 finished = await self._until_done(tasks)
+                if finished:  # while the broker is still looked after
+                    await unless_stopped(self._finish(), self._stop_asked)
             finally:
                 for task in tasks:
                     task.cancel()
                 await asyncio.gather(*tasks, return_exceptions=True)
-            if finished:
-                await self._intake.until_empty()
-                await self._evaluations.last()
             with suppress(nats.errors.Error, nats.js.errors.Error, TimeoutError):
                 await asyncio.wait_for(self._mirror.write(self._desk), timeout=5.0)
             self._run.commit(events.Stopped(at_s=self._run.now_s(), finished=finished))
@@ -138,12 +139,19 @@ class EdgeServer:
             await asyncio.sleep(TICK_S)
         return True
 
+    async def _finish(self) -> None:
+        """A stop cuts it short: all rounds have been played."""
+        await self._intake.until_empty()
+        await self._evaluations.last()
+
     # Time
 
     async def _tick_for_ever(self) -> None:
         while True:
             await asyncio.sleep(TICK_S)
             self._look_after_the_broker()
+            if self._options.look_after is not None and not self._desk.stopping.is_set():
+                self._options.look_after()
             if self._desk.client.is_connected:
                 self._give_up_overdue()
                 self._mark_the_silent()

@@ -68,6 +68,9 @@ def edge(
     if state is not None:
         if out is not None or resume_folder is not None:
             raise FedtwinError("--state DIR stands for --out or --resume: give one of them.")
+        if (state / "ledger.jsonl").exists() and (state / "summary.json").exists():
+            typer.echo(f"The run in {state} is finished. For a new one name another folder.", err=True)
+            return  # no error, or a service would be started again and again
         resume_folder, out = (state, None) if (state / "ledger.jsonl").exists() else (None, state)
     given = (config_file, policy, rounds, seed, time_scale, initial, assignments)
     if (out is None) == (resume_folder is None):

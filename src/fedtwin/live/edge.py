@@ -11,6 +11,7 @@ from pathlib import Path
 import nats.errors
 import nats.js.errors
 
+from fedtwin.errors import FedtwinError
 from fedtwin.live import events
 from fedtwin.live.asker import Asker
 from fedtwin.live.broker import Broker
@@ -29,6 +30,7 @@ from fedtwin.live.transport import close, connect, unless_stopped
 TICK_S = 0.05
 MIRROR_EVERY_S = 0.5
 READY_TRIES, READY_PAUSE_S = 50, 0.2
+OPEN_S = 30.0
 
 
 @dataclass
@@ -51,6 +53,7 @@ class EdgeServer:
         self._run, self._core, self._options = run, run.core, options
         self._metrics = Metrics()
         self._stop_asked = asyncio.Event()
+        self._opened = False
         run.listeners += [self._count, _log]
 
     def stop(self) -> None:
@@ -76,7 +79,9 @@ class EdgeServer:
             return False
         try:
             self._desk = Desk(self._run, client)
-            await self._open()
+            if await unless_stopped(self._open_until_it_works(), self._stop_asked) is None:
+                self._run.commit(events.Stopped(at_s=self._run.now_s(), finished=False))
+                return False
             work = [self._asker.work_for_ever(), self._tick_for_ever(), self._mirror_for_ever()]
             tasks = [asyncio.create_task(one) for one in work]
             try:
@@ -94,23 +99,41 @@ class EdgeServer:
         finally:
             await close(client)
 
+    async def _open_until_it_works(self) -> bool:
+        """The broker may be killed at this very moment."""
+        end = time.monotonic() + OPEN_S
+        while True:
+            try:
+                await self._open()
+                return True
+            except (nats.errors.Error, nats.js.errors.Error, TimeoutError) as error:
+                reason = str(error) or type(error).__name__
+                if time.monotonic() > end:
+                    raise FedtwinError(f"The broker cannot be used, is its JetStream on? {reason}.") from None
+                say(logging.WARNING, "the broker is not ready yet", reason=reason)
+                self._look_after_the_broker()
+                await asyncio.sleep(READY_PAUSE_S)
+
     async def _open(self) -> None:
         desk = self._desk
         if desk.needs_objects:
             await make_bucket(desk.js, desk.subjects.models_bucket, 64 * self._run.most_upload_bytes)
         self._mirror: Mirror = await open_mirror(desk.js, desk.subjects.twin_bucket)
         self._asker, self._intake, self._evaluations = Asker(desk), Intake(desk), Evaluations(desk)
-        await Reception(desk).open()
         await self._intake.open()
+        await Reception(desk).open()
         say(logging.INFO, "serving", run=self._run.name, servers=" ".join(self._options.servers), version=self._core.version)
         await desk.client.publish(desk.subjects.call, b"")
         if self._core.started:
             desk.wait_for_the_fleet()
         self._give_up_after = time.monotonic() + self._core.live.deadline_margin_s
         desk.wake.set()
+        self._opened = True
 
     async def _on_reconnect(self) -> None:
         say(logging.INFO, "reconnected")
+        if not self._opened:
+            return
         self._desk.wait_for_the_fleet()
         for _ in range(READY_TRIES):
             try:

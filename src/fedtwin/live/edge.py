@@ -198,7 +198,8 @@ class EdgeServer:
         now_s = self._run.now_s()
         for task in self._core.overdue(now_s):
             self._run.commit(self._core.give_up(task, now_s, "the deadline has passed", "offline"))
-            self._intake.forget(task.sent.token)
+            if self._core.live.late == "refuse":  # else its result may be on the way, and the upload is mixed in late
+                self._intake.forget(task.sent.token)
 
     def _mark_the_silent(self) -> None:
         if not self._core.started:

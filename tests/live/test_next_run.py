@@ -46,5 +46,7 @@ def test_a_measured_link_is_predicted_on_the_clock_of_the_run(tmp_path: Path) ->
         )  # fmt: skip
         fleet.device("d0", fleet.url(), "--no-training", "--samples", 40)
         assert fleet.ended("edge") == 0
+        fleet.edge("--state", fleet.run)
+        assert fleet.ended("edge") == 0 and "is finished" in fleet.log("edge"), "a service is not started again and again"
         predicted = median(event["upload_s"] for event in events_of(fleet.run, "dispatched")[5:])
         assert 0.3 < predicted / median(event["link_s"] for event in events_of(fleet.run, "applied")) < 3.0

@@ -16,9 +16,11 @@ from safetensors.numpy import load_file
 
 from fedtwin.live.broker import Broker, BrokerOptions
 from fedtwin.live.desk import Desk
+from fedtwin.live.edge import EdgeOptions, EdgeServer
 from fedtwin.live.intake import Intake
 from fedtwin.live.ledger import Ledger
 from fedtwin.live.objects import ObjectError, get_object, make_bucket, put_object
+from fedtwin.live.protocol import TOKEN_HEADER
 from fedtwin.live.run import resume
 from fedtwin.live.transport import close, connect
 from tests.live.brokers import running, until
@@ -190,3 +192,33 @@ def test_killed_with_a_large_upload_in_hand(tmp_path: Path, monkeypatch: pytest.
 
     with running(tmp_path) as broker:
         asyncio.run(connected())
+
+
+def test_given_up_between_upload_and_result(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The deadline passes when the bytes are here and what they took is not: mixed in late, not lost."""
+
+    async def scene() -> None:
+        client = await connect([broker.url], name="edge", inbox="edge", credentials=None, insecure=False)
+        try:
+            server = EdgeServer(live, EdgeOptions([broker.url]))
+            desk = server._desk = Desk(live, client)
+            intake = server._intake = Intake(desk)
+            server._give_up_after = 0.0
+            await intake.open()
+            name, body = live.core.names[sent.device], CODEC.encode(weights(1.0))
+            await desk.js.publish(desk.subjects.upload(name), body, headers={TOKEN_HEADER: sent.token})
+            assert await until(lambda: sent.token in intake._held)
+            with monkeypatch.context() as patch:
+                patch.setattr(live.core, "overdue", lambda _: [live.core.open[sent.token]])
+                server._give_up_overdue()
+            assert sent.token in live.core.given_up
+            await desk.js.publish(desk.subjects.result(name), done_of(sent).encoded())
+            assert await until(lambda: live.core.applied == 1)
+        finally:
+            await close(client)
+
+    with running(tmp_path) as broker:
+        live = begun(tmp_path / "run")
+        sent = dispatch(live)
+        asyncio.run(scene())
+        live.close()

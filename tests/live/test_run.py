@@ -1,6 +1,7 @@
 """An upload is mixed in exactly once or never, wherever the edge server is killed; FedBuff's buffer survives too."""
 
 import itertools
+import sys
 from pathlib import Path
 
 import numpy as np
@@ -14,6 +15,7 @@ from fedtwin.live.ledger import Ledger, read_events
 from fedtwin.live.protocol import Accept, Done, Hello, Reading
 from fedtwin.live.run import LiveRun
 from fedtwin.live.tensors import Codec
+from fedtwin.policies import power_rule
 
 LAYOUT = layout_of({"w": ((4,), False), "steps": ((), True)})
 CODEC = Codec(LAYOUT)
@@ -216,3 +218,26 @@ def test_models_of_tasks_given_up_are_not_kept_for_ever(tmp_path: Path) -> None:
     assert live.core.version == 23
     assert len(list((tmp_path / "run" / "models").glob("model-*"))) <= 7
     live.close()
+
+
+def test_a_data_set_of_the_folder_one_works_in(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "mine.npz").write_bytes(b"x")
+    monkeypatch.chdir(tmp_path)
+    begun(Path("runs/one"), **{"learning.dataset": "mine.npz"}).close()
+    monkeypatch.chdir("/")
+    again = run.resume(tmp_path / "runs" / "one")
+    assert again.config.learning is not None and again.config.learning.dataset == str(tmp_path / "mine.npz")
+    again.close()
+
+
+def test_a_device_needs_no_policy_of_ones_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It needs the power rule only, and is told."""
+    lines = "from fedtwin.policies import Policy", "POLICY = Policy(lambda view, knobs: view.selections, power='max')"
+    (tmp_path / "only_here.py").write_text("\n".join(lines), encoding="utf-8")
+    with monkeypatch.context() as patch:
+        patch.syspath_prepend(tmp_path)
+        live = begun(tmp_path / "run", **{"policy.name": "only_here:POLICY"})
+        settings = live.shared_settings()
+        live.close()
+    monkeypatch.delitem(sys.modules, "only_here")
+    assert power_rule(Config.model_validate(settings)) == "max"

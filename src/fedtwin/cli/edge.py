@@ -3,6 +3,7 @@
 import logging
 import subprocess
 import sys
+import time
 from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -25,6 +26,7 @@ InsecureOption = Annotated[bool, typer.Option("--insecure", help="Allow plain te
 RunName = Annotated[str, typer.Option("--run", help="Name of the run: letters, digits, - and _.")]
 LogLevel = Annotated[str, typer.Option(help="debug, info, warning or error.")]
 LogFormat = Annotated[str, typer.Option(help="text or json.")]
+WORKER_PAUSE_S = 5.0
 
 
 def edge(
@@ -66,6 +68,9 @@ def edge(
     if state is not None:
         if out is not None or resume_folder is not None:
             raise FedtwinError("--state DIR stands for --out or --resume: give one of them.")
+        if (state / "ledger.jsonl").exists() and (state / "summary.json").exists():
+            typer.echo(f"The run in {state} is finished. For a new one name another folder.", err=True)
+            return  # no error, or a service would be started again and again
         resume_folder, out = (state, None) if (state / "ledger.jsonl").exists() else (None, state)
     given = (config_file, policy, rounds, seed, time_scale, initial, assignments)
     if (out is None) == (resume_folder is None):
@@ -199,7 +204,7 @@ def serve_run(
         finally:
             run.close()
     broker: Broker | None = None
-    worker: subprocess.Popen[bytes] | None = None
+    worker: Worker | None = None
     own = credentials / "edge" if credentials is not None and (credentials / "edge").is_dir() else credentials
     try:
         if not servers:
@@ -218,8 +223,8 @@ def serve_run(
         if evaluator and run.config.learning is not None and find_spec("torch") is not None:
             theirs = credentials / "evaluator" if credentials is not None and (credentials / "evaluator").is_dir() else None
             if credentials is None or theirs is not None:
-                worker = start_evaluator(servers, run.name, theirs, logs, insecure=insecure)
-        options_ = EdgeOptions(servers, broker, own, insecure, metrics, grace_s)
+                worker = Worker(evaluator_command(servers, run.name, theirs, logs, insecure=insecure))
+        options_ = EdgeOptions(servers, broker, own, insecure, metrics, grace_s, worker.look_after if worker else None)
 
         def make() -> Any:
             edge_server = EdgeServer(run, options_)
@@ -229,18 +234,39 @@ def serve_run(
         return write_records(run.folder, run.core)
     finally:
         if worker is not None:
-            worker.terminate()
-            worker.wait()
+            worker.stop()
         if broker is not None:
             broker.stop()
         run.close()
 
 
-def start_evaluator(
-    servers: list[str], run_name: str, credentials: Path | None, logs: list[str], *, insecure: bool
-) -> subprocess.Popen[bytes]:
-    from fedtwin.live.broker_process import ended_with_parent
+class Worker:
+    """A process that is started again when it ends, though not all the time."""
 
+    def __init__(self, command: list[str]) -> None:
+        self._command = command
+        self._start()
+
+    def _start(self) -> None:
+        from fedtwin.live.broker_process import ended_with_parent
+
+        self._started = time.monotonic()
+        self._process = subprocess.Popen(
+            self._command, stdin=subprocess.DEVNULL, start_new_session=True, preexec_fn=ended_with_parent()
+        )
+
+    def look_after(self) -> None:
+        if self._process.poll() is not None and time.monotonic() - self._started > WORKER_PAUSE_S:
+            self._start()
+
+    def stop(self) -> None:
+        self._process.terminate()
+        self._process.wait()
+
+
+def evaluator_command(
+    servers: list[str], run_name: str, credentials: Path | None, logs: list[str], *, insecure: bool
+) -> list[str]:
     command = [sys.executable, "-m", "fedtwin", "evaluator", "--run", run_name, *logs]
     for url in servers:
         command += ["--server", url]
@@ -248,7 +274,7 @@ def start_evaluator(
         command += ["--credentials", str(credentials)]
     if insecure:
         command += ["--insecure"]
-    return subprocess.Popen(command, stdin=subprocess.DEVNULL, start_new_session=True, preexec_fn=ended_with_parent())
+    return command
 
 
 def print_summary(summary: dict[str, Any], folder: Path) -> None:

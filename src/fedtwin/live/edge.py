@@ -3,6 +3,7 @@
 import asyncio
 import logging
 import time
+from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -10,6 +11,7 @@ from pathlib import Path
 import nats.errors
 import nats.js.errors
 
+from fedtwin.errors import FedtwinError
 from fedtwin.live import events
 from fedtwin.live.asker import Asker
 from fedtwin.live.broker import Broker
@@ -28,11 +30,12 @@ from fedtwin.live.transport import close, connect, unless_stopped
 TICK_S = 0.05
 MIRROR_EVERY_S = 0.5
 READY_TRIES, READY_PAUSE_S = 50, 0.2
+OPEN_S = 30.0
 
 
 @dataclass
 class EdgeOptions:
-    """Where the broker is; whether it is ours to look after."""
+    """Where the broker is; whether it is ours to look after, and what else is (called every tick)."""
 
     servers: list[str]
     broker: Broker | None = None
@@ -40,6 +43,7 @@ class EdgeOptions:
     insecure: bool = False
     metrics: str | None = None
     grace_s: float = 10.0
+    look_after: Callable[[], None] | None = None
 
 
 class EdgeServer:
@@ -49,6 +53,7 @@ class EdgeServer:
         self._run, self._core, self._options = run, run.core, options
         self._metrics = Metrics()
         self._stop_asked = asyncio.Event()
+        self._opened = False
         run.listeners += [self._count, _log]
 
     def stop(self) -> None:
@@ -74,18 +79,19 @@ class EdgeServer:
             return False
         try:
             self._desk = Desk(self._run, client)
-            await self._open()
+            if await unless_stopped(self._open_until_it_works(), self._stop_asked) is None:
+                self._run.commit(events.Stopped(at_s=self._run.now_s(), finished=False))
+                return False
             work = [self._asker.work_for_ever(), self._tick_for_ever(), self._mirror_for_ever()]
             tasks = [asyncio.create_task(one) for one in work]
             try:
                 finished = await self._until_done(tasks)
+                if finished:  # while the broker is still looked after
+                    await unless_stopped(self._finish(), self._stop_asked)
             finally:
                 for task in tasks:
                     task.cancel()
                 await asyncio.gather(*tasks, return_exceptions=True)
-            if finished:
-                await self._intake.until_empty()
-                await self._evaluations.last()
             with suppress(nats.errors.Error, nats.js.errors.Error, TimeoutError):
                 await asyncio.wait_for(self._mirror.write(self._desk), timeout=5.0)
             self._run.commit(events.Stopped(at_s=self._run.now_s(), finished=finished))
@@ -93,23 +99,41 @@ class EdgeServer:
         finally:
             await close(client)
 
+    async def _open_until_it_works(self) -> bool:
+        """The broker may be killed at this very moment."""
+        end = time.monotonic() + OPEN_S
+        while True:
+            try:
+                await self._open()
+                return True
+            except (nats.errors.Error, nats.js.errors.Error, TimeoutError) as error:
+                reason = str(error) or type(error).__name__
+                if time.monotonic() > end:
+                    raise FedtwinError(f"The broker cannot be used, is its JetStream on? {reason}.") from None
+                say(logging.WARNING, "the broker is not ready yet", reason=reason)
+                self._look_after_the_broker()
+                await asyncio.sleep(READY_PAUSE_S)
+
     async def _open(self) -> None:
         desk = self._desk
         if desk.needs_objects:
             await make_bucket(desk.js, desk.subjects.models_bucket, 64 * self._run.most_upload_bytes)
         self._mirror: Mirror = await open_mirror(desk.js, desk.subjects.twin_bucket)
         self._asker, self._intake, self._evaluations = Asker(desk), Intake(desk), Evaluations(desk)
-        await Reception(desk).open()
         await self._intake.open()
+        await Reception(desk).open()
         say(logging.INFO, "serving", run=self._run.name, servers=" ".join(self._options.servers), version=self._core.version)
         await desk.client.publish(desk.subjects.call, b"")
         if self._core.started:
             desk.wait_for_the_fleet()
         self._give_up_after = time.monotonic() + self._core.live.deadline_margin_s
         desk.wake.set()
+        self._opened = True
 
     async def _on_reconnect(self) -> None:
         say(logging.INFO, "reconnected")
+        if not self._opened:
+            return
         self._desk.wait_for_the_fleet()
         for _ in range(READY_TRIES):
             try:
@@ -138,12 +162,19 @@ class EdgeServer:
             await asyncio.sleep(TICK_S)
         return True
 
+    async def _finish(self) -> None:
+        """A stop cuts it short: all rounds have been played."""
+        await self._intake.until_empty()
+        await self._evaluations.last()
+
     # Time
 
     async def _tick_for_ever(self) -> None:
         while True:
             await asyncio.sleep(TICK_S)
             self._look_after_the_broker()
+            if self._options.look_after is not None and not self._desk.stopping.is_set():
+                self._options.look_after()
             if self._desk.client.is_connected:
                 self._give_up_overdue()
                 self._mark_the_silent()
@@ -167,7 +198,8 @@ class EdgeServer:
         now_s = self._run.now_s()
         for task in self._core.overdue(now_s):
             self._run.commit(self._core.give_up(task, now_s, "the deadline has passed", "offline"))
-            self._intake.forget(task.sent.token)
+            if self._core.live.late == "refuse":  # else its result may be on the way, and the upload is mixed in late
+                self._intake.forget(task.sent.token)
 
     def _mark_the_silent(self) -> None:
         if not self._core.started:

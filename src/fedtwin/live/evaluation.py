@@ -11,7 +11,7 @@ from fedtwin.live import events
 from fedtwin.live.desk import Desk
 from fedtwin.live.logs import say
 from fedtwin.live.objects import put_object
-from fedtwin.live.protocol import Evaluate, Evaluated, with_body
+from fedtwin.live.protocol import EVALUATION, Evaluate, NotEvaluated, with_body
 
 TIMEOUT_S = 120.0
 TRIES_AT_THE_END = 20
@@ -27,11 +27,13 @@ class Evaluations:
         self._job: asyncio.Task[bool] | None = None
         self._next_s = 0.0
         self._seen_version = -1
+        self._ending = False
+        self._told = ""
 
     def tick(self) -> None:
         """Begins an evaluation when one is due and none goes on."""
         learning = self._run.config.learning
-        if learning is None or not self._run.core.started or (self._job is not None and not self._job.done()):
+        if self._ending or learning is None or not self._run.core.started or (self._job is not None and not self._job.done()):
             return
         now_s = self._run.now_s()
         if now_s >= self._next_s and self._run.core.version != self._seen_version:
@@ -39,6 +41,7 @@ class Evaluations:
 
     async def last(self) -> None:
         """The final model."""
+        self._ending = True
         if self._run.config.learning is None:
             return
         if self._job is not None:
@@ -69,9 +72,16 @@ class Evaluations:
                 await put_object(desk.js, desk.subjects.models_bucket, OBJECT_NAME, model)
                 request, model = request.model_copy(update={"object_name": OBJECT_NAME}), b""
             reply = await desk.client.request(desk.subjects.evaluate, b"".join(with_body(request, model)), timeout=TIMEOUT_S)
-            found = Evaluated.model_validate_json(reply.data)
+            found = EVALUATION.validate_json(reply.data)
         except (nats.errors.Error, nats.js.errors.Error, TimeoutError, ValidationError) as error:
             say(logging.DEBUG, "not evaluated", reason=str(error) or type(error).__name__)
+            return False
+        if isinstance(found, NotEvaluated):
+            if found.reason != self._told:
+                say(logging.WARNING, "not evaluated", reason=found.reason)
+            self._told = found.reason
+            if learning := self._run.config.learning:
+                self._next_s = at_s + learning.evaluate_every_s
             return False
         self._seen_version = version
         self._run.commit(

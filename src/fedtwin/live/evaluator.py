@@ -13,7 +13,7 @@ from fedtwin.config import Config
 from fedtwin.errors import FedtwinError
 from fedtwin.live.logs import say
 from fedtwin.live.objects import ObjectError, get_object
-from fedtwin.live.protocol import Evaluate, Evaluated, Subjects, split_body
+from fedtwin.live.protocol import Evaluate, Evaluated, NotEvaluated, Subjects, split_body
 from fedtwin.live.tensors import Codec, UnfitError
 from fedtwin.live.transport import close, connect, unless_stopped
 
@@ -54,8 +54,8 @@ class Evaluator:
             await close(self._client)
 
     async def _on_request(self, message: Msg) -> None:
-        header, body = split_body(message.data)
         try:
+            header, body = split_body(message.data)
             request = Evaluate.model_validate_json(header)
             model = bytes(body)
             if request.object_name is not None:
@@ -64,11 +64,14 @@ class Evaluator:
                     self._client.jetstream(), self._subjects.models_bucket, request.object_name, MOST_MODEL_BYTES
                 )
             found = await asyncio.to_thread(self._evaluate, request.config, model)
-        except (ValidationError, ObjectError, UnfitError, FedtwinError) as error:
-            say(logging.WARNING, "cannot evaluate", reason=str(error))
-            return
+            answer: Evaluated | NotEvaluated = found
+        except Exception as error:  # whatever it is, the edge server does not wait for an answer that never comes
+            expected = isinstance(error, ValidationError | ObjectError | UnfitError | FedtwinError)
+            reason = str(error) if expected else f"{type(error).__name__}: {error}"
+            say(logging.WARNING, "cannot evaluate", reason=reason)
+            answer = NotEvaluated(reason=reason[:500])
         with suppress(Exception):
-            await message.respond(found.encoded())
+            await message.respond(answer.encoded())
 
     def _evaluate(self, settings: dict[str, object], model: bytes) -> Evaluated:
         if settings != self._settings:

@@ -88,7 +88,7 @@ class Intake:
             await asyncio.sleep(LOOK_EVERY_S)
 
     def forget(self, token: str) -> None:
-        """The upload of a task that was given up comes again if its result does."""
+        """The upload of a task that was given up, and that nobody wants."""
         self._held.pop(token, None)
 
     async def _on_delivery(self, message: Msg) -> None:

@@ -193,10 +193,17 @@ class Evaluated(Message):
     test_accuracy: float
 
 
+class NotEvaluated(Message):
+    """Or why there is none."""
+
+    reason: Text
+
+
 Answer = Annotated[Accept | Decline, Field(discriminator="kind")]
 Result = Annotated[Done | Failed, Field(discriminator="kind")]
 ANSWER: TypeAdapter[Accept | Decline] = TypeAdapter(Answer)
 RESULT: TypeAdapter[Done | Failed] = TypeAdapter(Result)
+EVALUATION: TypeAdapter[Evaluated | NotEvaluated] = TypeAdapter(Evaluated | NotEvaluated)
 
 
 def with_body(message: Message, body: bytes) -> list[bytes]:

@@ -25,6 +25,7 @@ from fedtwin.live.model import LiveModel, model_path
 from fedtwin.live.protocol import PROTOCOL_VERSION, UPLOAD_SLACK_BYTES, Done
 from fedtwin.live.tensors import UnfitError
 from fedtwin.live.whole_file import write_whole
+from fedtwin.policies import power_rule
 from fedtwin.records.lock import Lock
 
 CONFIG_NAME, SUMMARY_NAME, LOCK_NAME, MODELS = "config.toml", "summary.json", ".lock", "models"
@@ -126,9 +127,10 @@ class LiveRun:
             listener(event, self)
 
     def shared_settings(self) -> dict[str, Any]:
-        """The configuration as devices and workers get it, without the names of files that lie here."""
+        """The configuration as devices and workers get it, without what lies here only: files, and a policy of one's own."""
         settings: dict[str, Any] = self.config.model_dump(mode="json", exclude_none=True)
         settings["fleet"].pop("file", None)
+        settings["policy"]["power"] = power_rule(self.config)
         return settings
 
     def close(self) -> None:
@@ -283,4 +285,7 @@ def _write_config(folder: Path, config: Config) -> None:
     if config.fleet.file is not None:
         shutil.copyfile(config.fleet.file, folder / "fleet.csv")
         config = config.model_copy(update={"fleet": config.fleet.model_copy(update={"file": "fleet.csv"})})
+    if config.learning is not None and config.learning.dataset.endswith(".npz"):  # given by --set: seen from here
+        dataset = str(Path(config.learning.dataset).resolve())
+        config = config.model_copy(update={"learning": config.learning.model_copy(update={"dataset": dataset})})
     (folder / CONFIG_NAME).write_text(to_toml(config), encoding="utf-8")

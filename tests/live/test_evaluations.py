@@ -1,0 +1,40 @@
+"""The evaluation worker never holds up a run: one that cannot evaluate says so, one that is killed is started again."""
+
+import os
+import signal
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.live.plant import events_of, plant
+
+LEARNING = {"learning__dataset": "digits", "learning__evaluate_every_s": 0.5, "fleet__devices": 1, "fleet__channels": 1}
+
+
+def test_a_worker_that_cannot_evaluate_does_not_hold_up_the_end(tmp_path: Path) -> None:
+    pytest.importorskip("torch")
+    with plant(tmp_path) as fleet:
+        fleet.new_edge("--rounds", 20, **LEARNING)
+        fleet.start("evaluator", "evaluator", "--server", fleet.url(), "--data", "missing.npz")
+        fleet.device("d0", fleet.url(), "--no-training", "--samples", 40, "--radio", "emulated")
+        assert fleet.ended("edge", limit_s=60.0) == 0
+        assert "not evaluated" in fleet.log("edge") and "'missing.npz' cannot be read" in fleet.log("edge")
+        assert (fleet.run / "summary.json").exists() and not events_of(fleet.run, "evaluated")
+
+
+@pytest.mark.skipif(not sys.platform.startswith("linux"), reason="/proc tells who has started whom on Linux only")
+def test_a_worker_that_is_killed_is_started_again(tmp_path: Path) -> None:
+    pytest.importorskip("torch")
+    with plant(tmp_path) as fleet:
+        named = [word for key, value in LEARNING.items() for word in ("--set", f"{key.replace('__', '.')}={value}")]
+        edge = fleet.start("edge", "edge", "--out", fleet.run, "--rounds", 100_000, *named)
+        fleet.device("d0", fleet.url(), "--no-training", "--samples", 40, "--radio", "emulated")
+        fleet.wait_for("evaluated")
+        children = Path(f"/proc/{edge.pid}/task/{edge.pid}/children").read_text().split()
+        workers = [int(pid) for pid in children if b"evaluator" in Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\0")]
+        assert len(workers) == 1
+        os.kill(workers[0], signal.SIGKILL)
+        seen = len(events_of(fleet.run, "evaluated"))
+        fleet.wait_for("evaluated", count=seen + 3)
+        assert fleet.stopped("edge") == 0

@@ -99,6 +99,7 @@ async def play(fleet: Plant, url: str) -> None:
         await device.result(done(first, body), "again-r")
         for _ in range(3):
             await device.result({**done(second, body), "token": uuid.uuid4().hex})
+            await asyncio.sleep(0.2)  # the stream has room for four
         await device.result(done(second, body))  # and no upload
 
         third, body = await device.task()

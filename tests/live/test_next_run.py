@@ -50,3 +50,17 @@ def test_a_measured_link_is_predicted_on_the_clock_of_the_run(tmp_path: Path) ->
         assert fleet.ended("edge") == 0 and "is finished" in fleet.log("edge"), "a service is not started again and again"
         predicted = median(event["upload_s"] for event in events_of(fleet.run, "dispatched")[5:])
         assert 0.3 < predicted / median(event["link_s"] for event in events_of(fleet.run, "applied")) < 3.0
+
+
+def test_a_fleet_in_a_file_is_not_emulated_by_whoever_has_no_such_file(tmp_path: Path) -> None:
+    table = tmp_path / "fleet.csv"
+    table.write_text("distance_m,samples,cpu_hz\n100,50,1e9\n200,60,2e9\n", encoding="utf-8")
+    with plant(tmp_path) as fleet:
+        fleet.new_edge("--rounds", 5, fleet__file=table, fleet__channels=2)
+        fleet.device("d0", fleet.url(), "--no-training", "--samples", 40, "--emulate", 0)
+        assert fleet.ended("d0") == 2
+        assert "--emulate 0 is not possible: the run's fleet is in a file" in fleet.log("d0")
+        assert fleet.stopped("edge") == 0
+        fleet.edge("--resume", fleet.run, "--run", "other")
+        assert fleet.ended("edge") == 2
+        assert "--run 'other' is not the name of the run" in fleet.log("edge")

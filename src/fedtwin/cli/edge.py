@@ -46,7 +46,7 @@ def edge(
     ] = None,
     credentials: CredentialsOption = None,
     insecure: InsecureOption = False,
-    run_name: RunName = "main",
+    run_name: Annotated[str | None, typer.Option("--run", help="Name of the run (main): letters, digits, - and _.")] = None,
     time_scale: Annotated[
         float | None, typer.Option(help="Wall seconds per second of the run's clock (live.time_scale).")
     ] = None,
@@ -64,7 +64,7 @@ def edge(
 
     require_nats()
     set_up_logs(log_level, log_format)
-    check_name("--run", run_name)
+    check_name("--run", run_name or "main")
     if state is not None:
         if out is not None or resume_folder is not None:
             raise FedtwinError("--state DIR stands for --out or --resume: give one of them.")
@@ -87,7 +87,10 @@ def edge(
         from fedtwin.live.metrics import check_metrics
 
         check_metrics(metrics)
-    run = open_run(out, resume_folder, config, run_name, initial)
+    run = open_run(out, resume_folder, config, run_name or "main", initial)
+    if run_name is not None and run.name != run_name:
+        run.close()
+        raise FedtwinError(f"--run {run_name!r} is not the name of the run in {str(run.folder)!r}: that is {run.name!r}.")
     summary = serve_run(
         run,
         servers=server,
@@ -200,6 +203,7 @@ def serve_run(
 
     if run.core.finished:  # killed between its last event and its records
         try:
+            Broker.stop_left_over(run.folder / "broker", BrokerOptions(run.folder / "broker" / "store"))
             return write_records(run.folder, run.core)
         finally:
             run.close()

@@ -116,6 +116,10 @@ class Agent:
         self._welcome, self._other_run = welcome, False
         config = Config.model_validate(welcome.config)
         emulated, devices = self._options.fleet_device, config.fleet.devices
+        if emulated is not None and not welcome.fleet_is_drawn:
+            raise FedtwinError(
+                f"--emulate {emulated} is not possible: the run's fleet is in a file (fleet.file) that is not here."
+            )
         if emulated is not None and emulated >= devices:
             raise FedtwinError(f"--emulate {emulated} is not allowed: the run's fleet has devices 0 to {devices - 1}.")
         self._time_scale, self._heartbeat_s = welcome.time_scale, welcome.heartbeat_s

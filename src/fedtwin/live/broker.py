@@ -66,6 +66,15 @@ class Broker:
                 found.stop()
         return cls.start(folder, options, insecure=insecure, die_with_parent=die_with_parent)
 
+    @classmethod
+    def stop_left_over(cls, folder: Path, options: BrokerOptions) -> None:
+        """Stops the broker that runs in this folder, if one does."""
+        recorded = _recorded(folder.resolve())
+        if recorded and runs_with(recorded["pid"], str(folder.resolve() / "nats.conf")):
+            found = cls(folder.resolve(), options)
+            found._adopted_pid = recorded["pid"]
+            found.stop()
+
     @property
     def url(self) -> str:
         """Where this machine reaches it."""

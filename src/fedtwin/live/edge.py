@@ -117,8 +117,9 @@ class EdgeServer:
     async def _open(self) -> None:
         desk = self._desk
         if desk.needs_objects:
-            await make_bucket(desk.js, desk.subjects.models_bucket, 64 * self._run.most_upload_bytes)
-        self._mirror: Mirror = await open_mirror(desk.js, desk.subjects.twin_bucket)
+            size, replicas = 64 * self._run.most_upload_bytes, self._core.live.replicas
+            await make_bucket(desk.js, desk.subjects.models_bucket, size, replicas)
+        self._mirror: Mirror = await open_mirror(desk.js, desk.subjects.twin_bucket, self._core.live.replicas)
         self._asker, self._intake, self._evaluations = Asker(desk), Intake(desk), Evaluations(desk)
         await self._intake.open()
         await Reception(desk).open()
@@ -235,6 +236,7 @@ def _log(event: Event, run: LiveRun) -> None:
         case events.Applied():
             say(
                 logging.INFO, "applied", device=run.core.names[event.device], version=event.version, cost=event.cost,
+                round=f"{run.core.round}/{run.config.run.rounds}",
                 staleness=event.staleness, train_loss=event.train_loss, late=event.late, believed=event.believed,
             )  # fmt: skip
         case events.GivenUp():

@@ -50,6 +50,7 @@ class Intake:
             name=subjects.stream,
             subjects=[subjects.upload("*"), subjects.result("*")],
             retention=RetentionPolicy.WORK_QUEUE,
+            num_replicas=self._core.live.replicas,
             discard=DiscardPolicy.NEW,
             discard_new_per_subject=True,
             max_msgs_per_subject=MOST_WAITING_PER_DEVICE,

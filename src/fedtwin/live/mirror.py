@@ -42,11 +42,11 @@ class Mirror:
             self._written[key] = state
 
 
-async def open_mirror(js: JetStreamContext, bucket: str) -> Mirror:
+async def open_mirror(js: JetStreamContext, bucket: str, replicas: int) -> Mirror:
     try:
         return Mirror(await js.key_value(bucket))
     except (nats.js.errors.NotFoundError, nats.js.errors.BucketNotFoundError):
-        return Mirror(await js.create_key_value(KeyValueConfig(bucket=bucket, history=HISTORY)))
+        return Mirror(await js.create_key_value(KeyValueConfig(bucket=bucket, history=HISTORY, replicas=replicas)))
 
 
 def _as_dict(core: Core, device: DeviceTwin) -> dict[str, object]:

@@ -19,7 +19,7 @@ class ObjectError(Exception):
     """Why an object cannot be had, in a few words."""
 
 
-async def make_bucket(js: JetStreamContext, bucket: str, max_bytes: int) -> None:
+async def make_bucket(js: JetStreamContext, bucket: str, max_bytes: int, replicas: int = 1) -> None:
     """A bucket with room for ``max_bytes``; one that is there stays.
 
     When it is full the oldest goes. What a killed process left there, and the marks of what was deleted, never fill it.
@@ -33,6 +33,7 @@ async def make_bucket(js: JetStreamContext, bucket: str, max_bytes: int) -> None
             name=f"OBJ_{bucket}",
             subjects=[f"$O.{bucket}.C.>", f"$O.{bucket}.M.>"],
             max_bytes=max_bytes,
+            num_replicas=replicas,
             discard=DiscardPolicy.OLD,
             allow_rollup_hdrs=True,
             allow_direct=True,

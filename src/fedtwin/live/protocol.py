@@ -103,6 +103,7 @@ class Welcome(Message):
     config: dict[str, Any] = Field(default_factory=dict)
     time_scale: Annotated[float, Field(gt=0, le=1e6)] = 1.0
     heartbeat_s: Annotated[float, Field(gt=0, le=1e6)] = 5.0
+    fleet_is_drawn: bool = True
 
 
 class Ask(Message):

@@ -44,7 +44,14 @@ class Reception:
         live = self._core.live
         settings = self._run.shared_settings()
         await self._respond(
-            message, Welcome(accepted=True, config=settings, time_scale=live.time_scale, heartbeat_s=live.heartbeat_s)
+            message,
+            Welcome(
+                accepted=True,
+                config=settings,
+                time_scale=live.time_scale,
+                heartbeat_s=live.heartbeat_s,
+                fleet_is_drawn=self._run.config.fleet.file is None,
+            ),
         )
 
     def _unwelcome(self, name: str, hello: Hello) -> str | None:
@@ -60,7 +67,7 @@ class Reception:
     async def _let_in(self, name: str, hello: Hello) -> None:
         desk, run, core = self._desk, self._run, self._core
         if name not in core.members and desk.uploads_need_objects:
-            await make_bucket(desk.js, desk.subjects.uploads_bucket(name), 4 * run.most_upload_bytes)
+            await make_bucket(desk.js, desk.subjects.uploads_bucket(name), 4 * run.most_upload_bytes, core.live.replicas)
         if name not in core.members:
             run.commit(core.join(name, hello, run.now_s()))
             desk.strangers.pop(name, None)

@@ -80,6 +80,7 @@ class Book:
         self.start_s = 0.0
         self.evaluations: list[Evaluation] = []
         self.refusals: list[Refusal] = []
+        self.refused: dict[tuple[str, str], int] = {}
         self.samples: dict[str, int] = {}
         self.cpu_hz: dict[int, float] = {}
         self._round = 0
@@ -117,6 +118,8 @@ class Book:
             case events.GivenUp():
                 self._give_up(event)
             case events.Refused():
+                key = event.name, event.reason.partition(":")[0]
+                self.refused[key] = max(event.count, self.refused.get(key, 0))
                 device = self._names.index(event.name) if event.name in self._names else -1
                 self.refusals.append(Refusal(self._round, event.at_s - self.start_s, device, f"{event.what}: {event.reason}"))
             case events.Measured():
@@ -288,7 +291,7 @@ def _summary(core: Core, book: Book, rounds: list[Row]) -> dict[str, Any]:
         "uploads_applied": core.applied,
         "uploads_late": outcomes.count("late"),
         "tasks_given_up": sum(outcome.startswith("given up") for outcome in outcomes),
-        "refusals": len(book.refusals),
+        "refusals": sum(book.refused.values()),
         "model_version": core.version,
         "quarantined": [name for name in core.members if core.is_quarantined(name)],
     }

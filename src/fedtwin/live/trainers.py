@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from fedtwin.config import Config, LearningConfig
 from fedtwin.errors import FedtwinError
+from fedtwin.live.broker_process import ended_with_parent
 
 if TYPE_CHECKING:
     from fedtwin.learning.local import LocalTrainer
@@ -89,7 +90,12 @@ class CommandTrainer:
             }
             try:
                 process = self._process = subprocess.Popen(
-                    self._command, env=environment, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE
+                    self._command,
+                    env=environment,
+                    stdin=subprocess.DEVNULL,
+                    stdout=subprocess.DEVNULL,
+                    stderr=subprocess.PIPE,
+                    preexec_fn=ended_with_parent(),
                 )
             except OSError as error:
                 raise TrainingError(f"{self._command[0]} cannot be run: {error.strerror}") from None

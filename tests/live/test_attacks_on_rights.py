@@ -294,3 +294,14 @@ def test_headers_that_cannot_be_read(fleet: Fleet, kind: str, header: bytes) -> 
         await device.refused("unassigned: " if kind == "upload" else "schema: ", "telemetry" if kind == "beat" else kind)
 
     attack(fleet, scene)
+
+
+def test_the_agent_says_that_its_credentials_are_another_devices(fleet: Fleet) -> None:
+    others = fleet.credentials / "devices" / fleet.next_name()
+    done = run_cli(
+        *("device", "press-9", "--server", fleet.url, "--credentials", others, "--no-training", "--samples", SAMPLES),
+        *("--log-level", "error"),
+    )
+    assert done.returncode == 2
+    said = "error: --credentials: the broker lets them speak for another device or run, not as 'press-9'."
+    assert done.stderr.strip().splitlines()[-1] == said

@@ -168,6 +168,9 @@ class Agent:
     def _check_the_connection(self) -> None:
         if self._client.is_closed:
             raise FedtwinError(f"The server closed the connection of {self._name!r} for good.")
+        last = str(self._client.last_error or "").lower()
+        if "permissions violation" in last and self._subjects.hello(self._name).lower() in last:
+            raise FedtwinError(f"--credentials: the broker lets them speak for another device or run, not as {self._name!r}.")
 
     async def _say_hello_again(self) -> None:
         """If the run is still the one we are prepared for: a new one has other settings, and is joined as one."""

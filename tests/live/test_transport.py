@@ -13,7 +13,7 @@ import pytest
 from fedtwin.errors import FedtwinError
 from fedtwin.live.broker import Broker, BrokerOptions
 from fedtwin.live.provision import provision
-from fedtwin.live.transport import check_address, connect, ssl_context
+from fedtwin.live.transport import check_address, connect, end_tasks, ssl_context
 from tests.live.brokers import RUN, SecureFleet, running, secure_fleet, until
 
 
@@ -187,3 +187,19 @@ def test_plain_text_clients_are_refused_by_a_secure_broker(tmp_path: Path) -> No
                 await connect([url], name="a", inbox="a", credentials=None, insecure=True, keep_trying=False)
 
     asyncio.run(scene())
+
+
+def test_a_task_that_misses_its_cancellation_is_ended_all_the_same() -> None:
+    async def deaf_once() -> None:
+        try:
+            await asyncio.sleep(60.0)
+        except asyncio.CancelledError:
+            await asyncio.sleep(60.0)  # as when an answer and the cancellation come at the same moment
+
+    async def main() -> None:
+        tasks = [asyncio.create_task(deaf_once()), asyncio.create_task(asyncio.sleep(60.0))]
+        await asyncio.sleep(0)
+        await asyncio.wait_for(end_tasks(tasks), timeout=5.0)
+        assert all(task.done() for task in tasks)
+
+    asyncio.run(main())

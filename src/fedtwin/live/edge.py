@@ -25,7 +25,7 @@ from fedtwin.live.mirror import Mirror, open_mirror
 from fedtwin.live.objects import make_bucket
 from fedtwin.live.reception import Reception
 from fedtwin.live.run import LiveRun
-from fedtwin.live.transport import close, connect, unless_stopped
+from fedtwin.live.transport import close, connect, end_tasks, unless_stopped
 
 TICK_S = 0.05
 MIRROR_EVERY_S = 0.5
@@ -89,9 +89,7 @@ class EdgeServer:
                 if finished:  # while the broker is still looked after
                     await unless_stopped(self._finish(), self._stop_asked)
             finally:
-                for task in tasks:
-                    task.cancel()
-                await asyncio.gather(*tasks, return_exceptions=True)
+                await end_tasks(tasks)
             with suppress(nats.errors.Error, nats.js.errors.Error, TimeoutError):
                 await asyncio.wait_for(self._mirror.write(self._desk), timeout=5.0)
             self._run.commit(events.Stopped(at_s=self._run.now_s(), finished=finished))

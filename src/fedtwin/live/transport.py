@@ -3,7 +3,7 @@
 import asyncio
 import logging
 import ssl
-from collections.abc import Awaitable, Callable, Coroutine
+from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from contextlib import suppress
 from pathlib import Path
 from random import uniform
@@ -23,6 +23,7 @@ CONNECT_TIMEOUT_S = 5
 RECONNECT_S = (0.1, 0.3)  # drawn per client, so that a fleet does not come back all at once
 REFUSED_S = 2.0
 CLOSE_S, REFUSED_CLOSE_S = 2.0, 0.2
+CANCEL_AGAIN_S = 0.2
 PENDING_BYTES = 64 * 2**20
 REFUSALS = ("authorization", "authentication", "certificate", "tls", "ssl")
 logging.getLogger("asyncio").addFilter(lambda record: "eof_received() has no effect when using ssl" not in record.getMessage())
@@ -120,9 +121,16 @@ async def unless_stopped(work: Coroutine[Any, Any, T], stop: asyncio.Event) -> T
         await asyncio.wait([task, asked], return_when=asyncio.FIRST_COMPLETED)
         return task.result() if task.done() else None
     finally:
-        for one in (task, asked):
-            one.cancel()
-        await asyncio.gather(task, asked, return_exceptions=True)
+        await end_tasks([task, asked])
+
+
+async def end_tasks(tasks: Sequence[asyncio.Task[Any]]) -> None:
+    """Cancels until they end: a task that waits for an answer can miss a cancellation, if the answer comes at that moment."""
+    while pending := [task for task in tasks if not task.done()]:
+        for task in pending:
+            task.cancel()
+        await asyncio.wait(pending, timeout=CANCEL_AGAIN_S)
+    await asyncio.gather(*tasks, return_exceptions=True)
 
 
 async def close(client: "Client", limit_s: float = CLOSE_S) -> None:

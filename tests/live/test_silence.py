@@ -42,8 +42,7 @@ def test_a_silent_device(tmp_path: Path, late: str) -> None:
             refused = fleet.wait_for("refused", lambda event: event["what"] == "result")
             assert refused["reason"] == "late: the task had been given up"
             assert (refused["name"], refused["token"]) == ("d0", sent["token"])
-        back = fleet.wait_for("status", lambda event: event["device"] == 0 and event["status"] == "idle")
-        fleet.wait_for("applied", lambda event: event["device"] == 0 and not event["late"] and event["at_s"] > back["at_s"])
+        fleet.wait_for("status", lambda event: event["device"] == 0 and event["status"] == "idle")
         assert fleet.stopped("edge") == 0
         applied_tokens = [event["token"] for event in events_of(fleet.run, "applied")]
         assert len(applied_tokens) == len(set(applied_tokens)) and (sent["token"] in applied_tokens) == (late == "mix")

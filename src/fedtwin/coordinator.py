@@ -74,10 +74,6 @@ class Coordinator:
         """The device has been asked in this round."""
         self._asked.add(device)
 
-    def anyone_to_ask(self) -> bool:
-        """Whether somebody idle has not been asked in this round."""
-        return any(self._may_be_asked(device) for device in range(len(self.twin.devices)))
-
     def join(self, samples: int, at_s: float) -> int:
         """A device more; it loses ties against those before it. Returns its number."""
         self.twin = update.joined(self.twin, samples, max(self.round, 1), at_s)

@@ -2,6 +2,8 @@
 
 import shutil
 import tempfile
+from collections.abc import Callable, Iterator
+from itertools import count
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -45,20 +47,20 @@ def demo(
     from fedtwin.live import demo as fleet
     from fedtwin.live.records import read_tasks
     from fedtwin.live.serving import require_nats
+    from fedtwin.records import read_summary
 
     require_nats()
     config = _configuration(devices, rounds, policy, seed, time_scale, assignments)
     if out.exists():
         raise FedtwinError(f"--out {str(out)!r} exists already: name a folder that does not, nothing is overwritten.")
     with tempfile.TemporaryDirectory(prefix="fedtwin-demo-") as folder:
-        work, seen = Path(folder), fleet.Seen()
+        work, joined = Path(folder), count(1)
         typer.echo(f"Starting a broker, an edge server and {devices} devices …", err=True)
         try:
             with fleet.fleet_of_processes(out, config, work) as processes, progress_bar("rounds", rounds) as progress:
 
                 def happened(event: "Event") -> None:
-                    seen.look(event)
-                    _show(event, seen, devices, progress)
+                    _show(event, joined, devices, progress)
 
                 fleet.follow(out, processes, work, happened)
         finally:
@@ -67,7 +69,7 @@ def demo(
                 logs.mkdir(exist_ok=True)
                 for log in work.glob("*.log"):
                     shutil.copy(log, logs / log.name)
-    summary = fleet.read_summary(out)
+    summary = read_summary(out)
     if as_json:
         print_json(summary)
         return
@@ -86,12 +88,12 @@ def _configuration(
     return build_config(base, {**overrides, **{key: value for key, value in named.items() if value is not None}})
 
 
-def _show(event: "Event", seen: Any, devices: int, progress: Any) -> None:
+def _show(event: "Event", joined: Iterator[int], devices: int, progress: Callable[[int], None]) -> None:
     from fedtwin.live import events
 
     match event:
         case events.Joined():
-            typer.echo(f"{event.name} joined ({seen.joined} of {devices}), {event.samples} samples per training", err=True)
+            typer.echo(f"{event.name} joined ({next(joined)} of {devices}), {event.samples} samples per training", err=True)
         case events.Asked():
             progress(event.round)
         case events.Measured():

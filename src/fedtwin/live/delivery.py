@@ -12,9 +12,8 @@ from nats.aio.client import Client
 
 from fedtwin.live.logs import say
 from fedtwin.live.objects import put_object
-from fedtwin.live.protocol import TOKEN_HEADER, Done, Failed, Subjects
+from fedtwin.live.protocol import MESSAGE_SLACK_BYTES, TOKEN_HEADER, Done, Failed, Subjects
 
-MESSAGE_SLACK_BYTES = 4096
 PUBLISH_TIMEOUT_S = 5.0
 RETRY_S = 0.5
 GIVE_UP_S = 300.0

@@ -1,6 +1,5 @@
 """A whole fleet on this machine: broker, edge server and devices as processes of their own, as on a plant floor."""
 
-import json
 import subprocess
 import sys
 import time
@@ -11,7 +10,6 @@ from pathlib import Path
 
 from fedtwin.config import Config, to_toml
 from fedtwin.errors import FedtwinError
-from fedtwin.live import events
 from fedtwin.live.broker import Broker, BrokerOptions
 from fedtwin.live.broker_process import ended_with_parent
 from fedtwin.live.events import EVENT, Event
@@ -94,25 +92,3 @@ def follow(out: Path, fleet: Fleet, work: Path, happened: Callable[[Event], None
 def last_words(log: Path) -> str:
     lines = log.read_text(encoding="utf-8", errors="replace").strip().splitlines()
     return lines[-1].removeprefix("error: ") if lines else "without a word."
-
-
-@dataclass
-class Seen:
-    """What a person wants to know while a run goes on."""
-
-    joined: int = 0
-    uploads: int = 0
-    accuracy: float | None = None
-    given_up: int = 0
-
-    def look(self, event: Event) -> None:
-        self.joined += isinstance(event, events.Joined)
-        self.uploads += isinstance(event, events.Applied)
-        self.given_up += isinstance(event, events.GivenUp)
-        if isinstance(event, events.Measured):
-            self.accuracy = event.test_accuracy
-
-
-def read_summary(out: Path) -> dict[str, object]:
-    summary: dict[str, object] = json.loads((out / "summary.json").read_text(encoding="utf-8"))
-    return summary

@@ -8,10 +8,9 @@ from nats.aio.client import Client
 from nats.js import JetStreamContext
 
 from fedtwin.live import events
-from fedtwin.live.protocol import Subjects, Telemetry
+from fedtwin.live.protocol import MESSAGE_SLACK_BYTES, Subjects, Telemetry
 from fedtwin.live.run import LiveRun
 
-MESSAGE_SLACK_BYTES = 4096
 MOST_STRANGERS = 10_000
 WAITING_SHARE = 0.05
 COME_BACK_S = 1.0

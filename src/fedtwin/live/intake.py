@@ -13,11 +13,11 @@ from nats.js.api import AckPolicy, ConsumerConfig, DiscardPolicy, RetentionPolic
 from nats.js.client import JetStreamContext
 from pydantic import ValidationError
 
-from fedtwin.live.desk import MESSAGE_SLACK_BYTES, Desk
+from fedtwin.live.desk import Desk
 from fedtwin.live.gate import find_task
 from fedtwin.live.logs import say
 from fedtwin.live.objects import ObjectError, delete_object, get_object
-from fedtwin.live.protocol import RESULT, TOKEN_HEADER, Done, Failed, misfit
+from fedtwin.live.protocol import MESSAGE_SLACK_BYTES, RESULT, TOKEN_HEADER, Done, Failed, misfit
 
 ACK_WAIT_S = 30.0
 MOST_WAITING_PER_DEVICE = 4

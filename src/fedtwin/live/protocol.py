@@ -11,9 +11,9 @@ from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError
 PROTOCOL_VERSION: Literal[1] = 1
 NAME = r"^[A-Za-z0-9_-]{1,64}$"
 TOKEN_HEADER = "Fedtwin-Token"
+MESSAGE_SLACK_BYTES = 4096  # headers and JSON beside a model in one message
 UPLOAD_SLACK_BYTES = 65536  # an upload may be so much larger than the model: other programs write longer headers
 
-Name = Annotated[str, Field(pattern=NAME)]
 Token = Annotated[str, Field(pattern=r"^[0-9a-f]{32}$")]
 Source = Literal["measured", "modelled"]
 Text = Annotated[str, Field(max_length=500)]

@@ -17,6 +17,8 @@ from fedtwin.live.core import Core
 from fedtwin.live.events import Event
 from fedtwin.live.ledger import LEDGER_NAME, read_events
 from fedtwin.live.model import model_path
+from fedtwin.live.run import MODELS
+from fedtwin.live.whole_file import write_whole
 from fedtwin.physics.cost import cost, within
 from fedtwin.physics.terms import Terms, terms_of
 from fedtwin.records import DEVICES, Row, Tally, rounds_schema, to_table
@@ -260,8 +262,8 @@ def write_records(folder: Path, core: Core) -> dict[str, Any]:
         write_table(table_of(book.refusals, REFUSALS), folder / REFUSALS_NAME)
     summary = _summary(core, book, rounds)
     if core.finished:
-        model = model_path(folder / "models", core.version)
-        (folder / MODEL_NAME).write_bytes(model.read_bytes())
+        model = model_path(folder / MODELS, core.version)
+        write_whole(folder / MODEL_NAME, model.read_bytes(), fsync=core.live.fsync)
         write_json(folder / SUMMARY_NAME, summary)
     return summary
 

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from fedtwin import __version__
-from fedtwin.config import Config, config_hash, load_config, to_toml
+from fedtwin.config import Config, config_hash, load_config
 from fedtwin.errors import FedtwinError
 from fedtwin.learning.layout import Weights
 from fedtwin.live import events, gate
@@ -26,9 +26,10 @@ from fedtwin.live.protocol import PROTOCOL_VERSION, UPLOAD_SLACK_BYTES, Done
 from fedtwin.live.tensors import UnfitError
 from fedtwin.live.whole_file import write_whole
 from fedtwin.policies import power_rule
+from fedtwin.records.folder import CONFIG_NAME, LOCK_NAME, SUMMARY_NAME, write_config
 from fedtwin.records.lock import Lock
 
-CONFIG_NAME, SUMMARY_NAME, LOCK_NAME, MODELS = "config.toml", "summary.json", ".lock", "models"
+MODELS = "models"
 
 
 def begin(folder: Path, config: Config, run: str, initial: bytes) -> "LiveRun":
@@ -40,7 +41,7 @@ def begin(folder: Path, config: Config, run: str, initial: bytes) -> "LiveRun":
     try:
         shutil.rmtree(draft, ignore_errors=True)
         (draft / MODELS).mkdir(parents=True)
-        _write_config(draft, config)
+        write_config(draft, config)
         write_whole(model_path(draft / MODELS, 0), initial)
         ledger = Ledger(draft / LEDGER_NAME, fsync=True)
         ledger.append(
@@ -279,13 +280,3 @@ class LiveRun:
 def new_token() -> str:
     """Nobody can guess it."""
     return secrets.token_hex(16)
-
-
-def _write_config(folder: Path, config: Config) -> None:
-    if config.fleet.file is not None:
-        shutil.copyfile(config.fleet.file, folder / "fleet.csv")
-        config = config.model_copy(update={"fleet": config.fleet.model_copy(update={"file": "fleet.csv"})})
-    if config.learning is not None and config.learning.dataset.endswith(".npz"):  # given by --set: seen from here
-        dataset = str(Path(config.learning.dataset).resolve())
-        config = config.model_copy(update={"learning": config.learning.model_copy(update={"dataset": dataset})})
-    (folder / CONFIG_NAME).write_text(to_toml(config), encoding="utf-8")

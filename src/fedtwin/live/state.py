@@ -59,14 +59,12 @@ class State:
         self.changes = 0
         self.energy_j = 0.0
         self.applied = 0
-        self.selections = 0
         self.began: events.Began | None = None
         self.finished = False
         self.last_at_s = 0.0
         self._policy, self._keeps_limits = policy, power_rule(config) == "optimal"
         self._coordinator: Coordinator | None = None
         self._first: list[int] = []
-        self._asked_device: int | None = None
         self._round_is_open = False
         self._waiting = False
         self._task_of: dict[int, str] = {}
@@ -195,7 +193,6 @@ class State:
                 self._coordinator.set_status(member.device, "quarantined")
 
     def _asked(self, event: events.Asked) -> None:
-        self._asked_device = event.device
         if event.round == 0:
             self._first.remove(event.device)
             return
@@ -220,7 +217,6 @@ class State:
         self.open[event.token] = OpenTask(event, self.changes)
         self._task_of[event.device] = event.token
         self._round_is_open = False
-        self.selections += counted
         if not counted:
             self._end_the_first_dispatches()
 

@@ -58,7 +58,7 @@ class RunFolder:
         self._lock = Lock(path / LOCK_NAME)
         if self._keeps_rounds:
             (path / ROUNDS_NAME).mkdir()
-        self._write_config(config)
+        write_config(path, config)
         pq.write_table(devices, path / DEVICES_NAME)
         mark = {"config_hash": config_hash(config), "package_version": __version__, "trace": trace}
         write_json(path / UNFINISHED_NAME, mark)
@@ -147,14 +147,16 @@ class RunFolder:
             old.rename(parts)
         parts.mkdir(exist_ok=True)
 
-    def _write_config(self, config: Config) -> None:
-        if config.fleet.file is not None:
-            shutil.copyfile(config.fleet.file, self.path / FLEET_NAME)
-            config = config.model_copy(update={"fleet": config.fleet.model_copy(update={"file": FLEET_NAME})})
-        if config.learning is not None and config.learning.dataset.endswith(".npz"):
-            dataset = str(Path(config.learning.dataset).resolve())
-            config = config.model_copy(update={"learning": config.learning.model_copy(update={"dataset": dataset})})
-        (self.path / CONFIG_NAME).write_text(to_toml(config), encoding="utf-8")
+
+def write_config(folder: Path, config: Config) -> None:
+    """The settings of a run, with the fleet they name beside them; reading them back there gives the same run."""
+    if config.fleet.file is not None:
+        shutil.copyfile(config.fleet.file, folder / FLEET_NAME)
+        config = config.model_copy(update={"fleet": config.fleet.model_copy(update={"file": FLEET_NAME})})
+    if config.learning is not None and config.learning.dataset.endswith(".npz"):
+        dataset = str(Path(config.learning.dataset).resolve())
+        config = config.model_copy(update={"learning": config.learning.model_copy(update={"dataset": dataset})})
+    (folder / CONFIG_NAME).write_text(to_toml(config), encoding="utf-8")
 
 
 def table_of(rows: list[Any], schema: pa.Schema) -> pa.Table:

@@ -4,15 +4,15 @@ from typing import Annotated, Any
 
 import typer
 
-from fedtwin.cli.edge import (
+from fedtwin.cli.live_options import (
     CredentialsOption,
     InsecureOption,
     LogFormat,
     LogLevel,
     RunName,
     ServerOption,
+    begin_command,
     check_name,
-    set_up_logs,
 )
 from fedtwin.errors import FedtwinError
 
@@ -43,12 +43,8 @@ def device(
     log_format: LogFormat = "text",
 ) -> None:
     """Run the agent of one device: it joins the fleet, answers, trains and uploads until it is stopped."""
-    from fedtwin.live.serving import require_nats, serve
-
-    require_nats()
-    set_up_logs(log_level, log_format)
+    begin_command(run_name, log_level, log_format)
     check_name("NAME", name)
-    check_name("--run", run_name)
     if radio not in RADIOS:
         raise FedtwinError(f"--radio {radio!r} is not allowed: it must be one of {', '.join(RADIOS)}.")
     if (command is not None or no_training) and samples is None:
@@ -56,6 +52,7 @@ def device(
     if command is not None and no_training:
         raise FedtwinError("--command and --no-training exclude each other.")
     from fedtwin.live.agent import Agent, AgentOptions
+    from fedtwin.live.serving import serve
     from fedtwin.live.trainers import CommandTrainer, NoTrainer, TorchTrainer, Trainer
 
     trainer: Trainer = TorchTrainer(name, data, samples, emulate)
@@ -93,12 +90,9 @@ def evaluator(
     log_format: LogFormat = "text",
 ) -> None:
     """Run an evaluation worker: it needs PyTorch, and tells the edge server how good the model is."""
-    from fedtwin.live.serving import require_nats, serve
-
-    require_nats()
-    set_up_logs(log_level, log_format)
-    check_name("--run", run_name)
+    begin_command(run_name, log_level, log_format)
     from fedtwin.live.evaluator import Evaluator
+    from fedtwin.live.serving import serve
 
     def make() -> Any:
         worker = Evaluator(servers_of(server), run_name, data=data, credentials=credentials, insecure=insecure)

@@ -1,0 +1,70 @@
+"""A run and all that serves it: the broker where it is ours, the evaluation worker, the edge server, at the end the records."""
+
+import logging
+from collections.abc import Callable, Coroutine
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+from fedtwin.config import Config
+from fedtwin.errors import FedtwinError
+from fedtwin.live import run as runs
+from fedtwin.live.broker import Broker
+from fedtwin.live.edge import EdgeOptions, EdgeServer
+from fedtwin.live.logs import say
+from fedtwin.live.place import Place
+from fedtwin.live.records import write_records
+from fedtwin.live.run import LiveRun
+from fedtwin.live.serving import serve
+from fedtwin.live.tensors import Codec, read_model
+from fedtwin.live.worker import Worker, evaluator_command, initial_model_of
+
+
+def begin_run(out: Path, config: Config, name: str, initial: Path | None) -> LiveRun:
+    """A new run, from a model in a file or from the one its ``[learning]`` describes."""
+    if initial is not None:
+        try:
+            layout, weights = read_model(initial.read_bytes(), str(initial))
+        except OSError as error:
+            raise FedtwinError(f"--initial {str(initial)!r} cannot be read: {error.strerror}.") from None
+        return runs.begin(out, config, name, Codec(layout).encode(weights))
+    if find_spec("torch") is None or config.learning is None:
+        what = "[learning] in the configuration" if config.learning is None else "PyTorch (pip install 'fedtwin[learn]')"
+        raise FedtwinError(f"The run needs a model to start from: --initial FILE.safetensors, or {what}.")
+    return runs.begin(out, config, name, initial_model_of(config))
+
+
+def serve_run(
+    run: LiveRun, place: Place, *, evaluator: bool, metrics: str | None, grace_s: float, logs: list[str]
+) -> dict[str, Any]:
+    """Until the run is over or stopped; gives its summary."""
+    folder = run.folder / "broker"
+    options = place.broker_options(folder, fsync=run.core.live.fsync)
+    broker: Broker | None = None
+    worker: Worker | None = None
+    try:
+        if run.core.finished:  # killed between its last event and its records
+            Broker.stop_left_over(folder, options)
+            return write_records(run.folder, run.core)
+        servers = place.servers
+        if not servers:
+            broker = Broker.adopt_or_start(folder, options, insecure=place.insecure)
+            servers = [broker.url]
+            say(logging.INFO, f"devices connect with: fedtwin device NAME --server {broker.url} --run {run.name}")
+        if evaluator and run.config.learning is not None and find_spec("torch") is not None and place.has("evaluator"):
+            worker = Worker(evaluator_command(servers, run.name, place, logs))
+        look_after = worker.look_after if worker is not None else None
+        edge_options = EdgeOptions(servers, broker, place.credentials_of("edge"), place.insecure, metrics, grace_s, look_after)
+
+        def make() -> tuple[Coroutine[Any, Any, bool], Callable[[], None]]:
+            edge = EdgeServer(run, edge_options)
+            return edge.serve(), edge.stop
+
+        serve(make)
+        return write_records(run.folder, run.core)
+    finally:
+        if worker is not None:
+            worker.stop()
+        if broker is not None:
+            broker.stop()
+        run.close()

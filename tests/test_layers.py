@@ -9,7 +9,7 @@ import fedtwin
 
 ROOT = Path(fedtwin.__file__).parent
 LAYERS = [
-    *("errors", "draws", "compiling", "registry", "processes"),
+    *("errors", "draws", "usercode", "compiling", "registry", "processes"),
     *("config", "physics", "power", "twin", "policies", "learning", "records", "coordinator"),
     *("sim", "live", "experiments", "figures", "cli", "__main__"),
 ]

@@ -11,3 +11,7 @@ class FedtwinWarning(UserWarning):
 
 class CannotCompileError(FedtwinError):
     """The compiled engine does not know how; the readable one does."""
+
+
+class EnginesDifferError(CannotCompileError):
+    """Compiled code of the user's own was caught doing something else than what is written."""

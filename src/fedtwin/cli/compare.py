@@ -50,7 +50,8 @@ def compare(
             kept_when_interrupted(journal),
             counting_bar("runs", len(names) * seeds) as progress,
         ):
-            comparison = compare_schemes(base, names, seeds, backend=backend, journal=journal, progress=progress)
+            folder = paths[0].parent if paths else None
+            comparison = compare_schemes(base, names, seeds, folder=folder, backend=backend, journal=journal, progress=progress)
     report = comparison.as_dict()
     if out is not None:
         try:

@@ -42,7 +42,7 @@ def check(config_file: ConfigFile = None, policy: PolicyOption = None, assignmen
         from fedtwin.learning.models import build_model
 
         data = load_dataset(config.learning.dataset)
-        build_model(config.learning.model, data.image_shape, data.classes, 0)
+        build_model(config.learning.model, data.image_shape, data.classes, 0, config.code.folder)
     if sentence := impossible_min_mean_samples(config):
         warnings.warn(sentence, FedtwinWarning, stacklevel=1)
     typer.echo(f"valid: {name}, {config.fleet.devices} devices, {config.run.rounds} rounds, hash {config_hash(config)}")

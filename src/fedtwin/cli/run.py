@@ -68,7 +68,7 @@ def run(
             result = simulate(
                 config, out=out, trace=trace, records=False, progress=progress, checkpoint_every_s=checkpoint_every_s
             )
-    summary = run_summary(config, result.summary)
+    summary = run_summary(config, result.summary, result.identity)
     if as_json:
         print_json(summary)
         return

@@ -1,15 +1,21 @@
 """Configuration: one validated object, TOML in and out."""
 
-from fedtwin.config.load import build_config, load_config, parse_assignment, read_toml, replace_settings, seen_from
-from fedtwin.config.save import config_hash, settings, to_toml
-from fedtwin.config.schema import Config, LearningConfig, LiveConfig
+from fedtwin.config.load import beside, build_config, load_config, parse_assignment, read_toml, replace_settings, seen_from
+from fedtwin.config.save import HASH_FORMAT, Identity, config_hash, digests_of_code, identity_of, settings, to_toml
+from fedtwin.config.schema import CodeConfig, Config, LearningConfig, LiveConfig
 
 __all__ = [
+    "HASH_FORMAT",
+    "CodeConfig",
     "Config",
+    "Identity",
     "LearningConfig",
     "LiveConfig",
+    "beside",
     "build_config",
     "config_hash",
+    "digests_of_code",
+    "identity_of",
     "load_config",
     "parse_assignment",
     "read_toml",

@@ -8,18 +8,30 @@ from typing import Any, get_args
 
 from pydantic import BaseModel, ValidationError
 
-from fedtwin.config.schema import Config
+from fedtwin.config.schema import CodeConfig, Config
 from fedtwin.errors import FedtwinError
 from fedtwin.registry import find_scheme
+from fedtwin.usercode import forget_changed_code
 
 Settings = dict[str, dict[str, Any]]
-FILES = {"fleet.file": "", "learning.dataset": ".npz"}
+FILES = {"fleet.file": "", "learning.dataset": ".npz", "code.folder": ""}
 
 
 def load_config(path: str | Path | None = None, overrides: Mapping[str, Any] | None = None) -> Config:
     """The configuration in a TOML file (or the defaults), with ``{"section.key": value}`` laid over it."""
     base = _seen_from(Path(path).parent, read_toml(Path(path))) if path is not None else {}
-    return build_config(base, overrides or {})
+    config = build_config(base, overrides or {})
+    return beside(Path(path).parent, config) if path is not None else config
+
+
+def beside(folder: Path, config: Config) -> Config:
+    """The same configuration, in which code of the user's is looked for in the folder first, if nothing else is said."""
+    if not config.own_code:
+        return config
+    if config.code.folder is None:
+        config = config.model_copy(update={"code": CodeConfig(folder=str(folder.resolve()))})
+    forget_changed_code(str(config.code.folder))
+    return config
 
 
 def build_config(base: Mapping[str, Any], overrides: Mapping[str, Any]) -> Config:

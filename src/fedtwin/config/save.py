@@ -2,38 +2,46 @@
 
 import hashlib
 import json
-from importlib import import_module
-from importlib.util import find_spec
+from dataclasses import dataclass
 from pathlib import Path
-from types import FunctionType
 from typing import Any
 
 import tomli_w
 
-from fedtwin.compiling import reached
 from fedtwin.config.schema import Config
 from fedtwin.errors import FedtwinError
+from fedtwin.usercode import code_digest, source_digest
 
+HASH_FORMAT = 2
 WITHOUT_INFLUENCE = ("run.engine", "run.records")
 
 
 def to_toml(config: Config) -> str:
     """The whole configuration as TOML; reading it back gives an equal Config."""
-    return tomli_w.dumps(config.model_dump(mode="json", exclude_none=True))
+    left_out = None if config.own_code and config.code.folder is not None else {"code"}
+    return tomli_w.dumps(config.model_dump(mode="json", exclude_none=True, exclude=left_out))
 
 
 def settings(config: Config) -> dict[str, Any]:
-    """Every setting as ``{"section.key": value}``; files and sources of the user count by content, not by place."""
+    """Every setting as ``{"section.key": value}``; files of the user count by content, not by place. No code is run."""
     flat = {f"{section}.{key}": value for section, keys in _sections(config).items() for key, value in keys.items()}
     if config.fleet.file is not None:
         flat["fleet.file"] = _digest(Path(config.fleet.file))
-    if ":" in config.policy.name:
-        flat["policy.source"] = _policy_digest(config.policy.name)
-    if config.learning is not None and ":" in config.learning.model:
-        flat["learning.model_source"] = _source_digest(config.learning.model)
     if config.learning is not None and config.learning.dataset.endswith(".npz"):
         flat["learning.dataset"] = _digest(Path(config.learning.dataset))
     return flat
+
+
+def digests_of_code(config: Config, *, load_models: bool = True) -> dict[str, str]:
+    """The digest of all code of the user's that the configuration names, by setting. It is loaded for that.
+
+    An edge server does not load models, nor PyTorch: there they count by their source.
+    """
+    folder, digests = config.code.folder, {}
+    for setting, name in config.own_code.items():
+        static = setting == "learning.model" and not load_models
+        digests[setting] = source_digest(name, folder) if static else code_digest(setting, name, folder)
+    return digests
 
 
 def _digest(path: Path) -> str:
@@ -43,40 +51,32 @@ def _digest(path: Path) -> str:
         raise FedtwinError(f"{str(path)!r}, which the configuration names, cannot be read: {error.strerror}.") from None
 
 
-def _source_digest(name: str) -> str:
-    """The source of a user's own policy or model: a changed one is another run."""
-    try:
-        found = find_spec(name.partition(":")[0])
-    except (ImportError, ValueError, AttributeError):
-        found = None
-    return _digest(Path(found.origin)) if found is not None and found.origin and Path(found.origin).exists() else "unknown"
-
-
-def _policy_digest(name: str) -> str:
-    """The sources of a user's own policy, with those of the functions it calls, wherever these are."""
-    module, _, attribute = name.partition(":")
-    try:
-        policy = getattr(import_module(module), attribute)
-        functions = [one for one in (policy.score, getattr(policy, "lead", None)) if isinstance(one, FunctionType)]
-        called = {Path(one.__code__.co_filename) for function in functions for one in reached(function, {}, {})}
-    except Exception:
-        called = set()
-    ours = Path(__file__).parent.parent
-    digests = sorted({_digest(path) for path in called if path.exists() and not path.is_relative_to(ours)})
-    return hashlib.sha256(" ".join([_source_digest(name), *digests]).encode()).hexdigest()
-
-
 def _sections(config: Config) -> dict[str, dict[str, Any]]:
     """Settings by section; a run that does not learn has no learning section, a simulated one no live section."""
-    sections: dict[str, dict[str, Any] | None] = config.model_dump(mode="json")
+    sections: dict[str, dict[str, Any] | None] = config.model_dump(mode="json", exclude={"code"})
     return {name: keys for name, keys in sections.items() if keys is not None}
 
 
-def config_hash(config: Config) -> str:
-    """Sixteen hexadecimal digits that name the configuration: the same settings give the same digits anywhere.
+@dataclass(frozen=True)
+class Identity:
+    """What names a configuration: its hash, and the digests of the user's code in it, by setting."""
 
-    Settings on which no number depends are left out.
+    hash: str
+    code: dict[str, str]
+
+
+def identity_of(config: Config, *, load_models: bool = True) -> Identity:
+    """The configuration's identity as it is now; who needs it later keeps it, for code may change.
+
+    Settings on which no number depends are left out; code of the user's counts by its digest.
     """
+    code = digests_of_code(config, load_models=load_models)
     numbers = {key: value for key, value in settings(config).items() if key not in WITHOUT_INFLUENCE}
+    numbers |= {f"code of {setting}": digest for setting, digest in code.items()}
     text = json.dumps(numbers, sort_keys=True, separators=(",", ":"))
-    return hashlib.sha256(text.encode()).hexdigest()[:16]
+    return Identity(hashlib.sha256(text.encode()).hexdigest()[:16], code)
+
+
+def config_hash(config: Config, *, load_models: bool = True) -> str:
+    """Sixteen hexadecimal digits that name the configuration: the same settings give the same digits anywhere."""
+    return identity_of(config, load_models=load_models).hash

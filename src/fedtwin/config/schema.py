@@ -179,6 +179,14 @@ class LiveConfig(Section):
     fsync: bool = Field(False, description="true: every write survives a loss of power, not only the end of a process")
 
 
+class CodeConfig(Section):
+    """Code of your own, named ``module:attribute``."""
+
+    folder: str | None = Field(
+        None, description="where it is looked for first; by default the folder of the file it is named in"
+    )
+
+
 class Config(Section):
     """One run, whole."""
 
@@ -190,6 +198,13 @@ class Config(Section):
     run: RunConfig = RunConfig()
     learning: LearningConfig | None = None
     live: LiveConfig | None = None
+    code: CodeConfig = CodeConfig()
+
+    @property
+    def own_code(self) -> dict[str, str]:
+        """The settings that name code of the user's, with the names: ``{"policy.name": "mine:POLICY"}``."""
+        named = {"policy.name": self.policy.name, "learning.model": self.learning.model if self.learning is not None else ""}
+        return {setting: name for setting, name in named.items() if ":" in name}
 
     @model_validator(mode="after")
     def _aggregation_suits_the_mode(self) -> "Config":

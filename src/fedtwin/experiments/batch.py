@@ -59,7 +59,7 @@ def require_a_gpu_here(jobs: Sequence[Job], backend: Backend | None) -> None:
 def _run_all(jobs: Sequence[Job], backend: Backend) -> Iterator[list[Line]]:
     on_gpu = [job for job in jobs if job.on_gpu]
     for place, result in simulate_on_gpu([job.config for job in on_gpu]):
-        yield [line_of(on_gpu[place].key, on_gpu[place].config, result)]
+        yield [line_of(on_gpu[place].key, on_gpu[place].config, result, result.identity)]
     yield from backend.run(packed_with_engines([job for job in jobs if not job.on_gpu]))
 
 

@@ -6,11 +6,10 @@ from itertools import combinations
 from pathlib import Path
 from typing import Any
 
-from fedtwin.config import Config, build_config, load_config, replace_settings, settings
+from fedtwin.config import Config, beside, build_config, load_config, replace_settings, settings
 from fedtwin.errors import FedtwinError
 from fedtwin.experiments.batch import Backend, Job, Progress, run_batch, with_selections
 from fedtwin.experiments.statistics import PairedDifference, mean_interval, paired_difference
-from fedtwin.policies import scheme_name
 from fedtwin.records.folder import CONFIG_NAME, read_summary
 from fedtwin.registry import find_scheme
 
@@ -64,18 +63,23 @@ def compare_schemes(
     names: Sequence[str],
     seeds: int,
     *,
+    folder: Path | None = None,
     workers: int | None = None,
     backend: Backend | None = None,
     journal: Path | None = None,
     progress: Progress | None = None,
 ) -> Comparison:
-    """Runs every scheme on the same ``seeds`` worlds."""
-    configs = [
-        replace_settings(scheme_config(base, name), {"run.seed": base.run.seed + k}) for name in names for k in range(seeds)
-    ]
+    """Runs every scheme on the same ``seeds`` worlds. Code of the user's is looked for in ``folder`` first."""
+    schemes = [scheme_config(base, name) for name in names]
+    if folder is not None:
+        schemes = [beside(folder, config) for config in schemes]
+    configs = [replace_settings(config, {"run.seed": base.run.seed + k}) for config in schemes for k in range(seeds)]
     jobs = [Job(config) for config in configs]
     outcomes = with_selections(run_batch(jobs, workers=workers, backend=backend, journal=journal, progress=progress))
-    return _comparison((config, outcome.summary) for config, outcome in zip(configs, outcomes, strict=True))
+    return _comparison(
+        (label(config, outcome.summary["scheme"]), config.run.seed, outcome.summary)
+        for config, outcome in zip(configs, outcomes, strict=True)
+    )
 
 
 def compare_folders(folders: Sequence[Path]) -> Comparison:
@@ -86,9 +90,9 @@ def compare_folders(folders: Sequence[Path]) -> Comparison:
         if summary["mean_cost"] is None:
             raise FedtwinError(f"{str(folder)!r} made no selection: every device declined every round.")
         runs.append((load_config(folder / CONFIG_NAME), summary, folder))
-    first_config, _, first_folder = runs[0]
+    first_config, first_summary, first_folder = runs[0]
     world = _world_of(first_config)
-    for config, _, folder in runs[1:]:
+    for config, summary, folder in runs[1:]:
         other = _world_of(config)
         for name in sorted(other.keys() | world.keys()):
             if world.get(name) != other.get(name):
@@ -96,16 +100,20 @@ def compare_folders(folders: Sequence[Path]) -> Comparison:
                     f"{str(folder)!r} cannot be compared with {str(first_folder)!r}: "
                     f"{name} is {other.get(name)!r} in one and {world.get(name)!r} in the other."
                 )
-    return _comparison((config, summary) for config, summary, _ in runs)
+        if summary.get("code", {}).get("learning.model") != first_summary.get("code", {}).get("learning.model"):
+            raise FedtwinError(
+                f"{str(folder)!r} cannot be compared with {str(first_folder)!r}: the code of learning.model differs."
+            )
+    return _comparison((label(config, summary["scheme"]), config.run.seed, summary) for config, summary, _ in runs)
 
 
 def _comparison(runs: Any) -> Comparison:
     summaries: Summaries = {}
-    for config, summary in runs:
-        by_seed = summaries.setdefault(label(config), {})
-        if config.run.seed in by_seed:
-            raise FedtwinError(f"{label(config)} with run.seed = {config.run.seed} is there twice: leave one out.")
-        by_seed[config.run.seed] = summary
+    for name, seed, summary in runs:
+        by_seed = summaries.setdefault(name, {})
+        if seed in by_seed:
+            raise FedtwinError(f"{name} with run.seed = {seed} is there twice: leave one out.")
+        by_seed[seed] = summary
     return Comparison(summaries, [_pair(summaries, first, second) for first, second in combinations(summaries, 2)])
 
 
@@ -117,15 +125,15 @@ def _pair(summaries: Summaries, first: str, second: str) -> PairedDifference:
     return paired_difference(first, second, a, b)
 
 
-def label(config: Config) -> str:
-    """The scheme's name, with the policy settings that are not the defaults."""
+def label(config: Config, scheme: str) -> str:
+    """A scheme's name, with the policy settings that are not the defaults."""
     default = build_config({}, {}).policy
     changed = [
         f"{key}={getattr(config.policy, key)}"
         for key in ("v", "bonus_scale", "feedback")
         if getattr(config.policy, key) != getattr(default, key)
     ]
-    return " ".join([scheme_name(config), *changed])
+    return " ".join([scheme, *changed])
 
 
 def _world_of(config: Config) -> Mapping[str, Any]:

@@ -10,7 +10,7 @@ from fedtwin.experiments.job import Job, Packed, pack
 from fedtwin.policies import power_rule
 from fedtwin.sim import engine_for, readable_seconds, simulate
 
-Kind = tuple[str, str, str]
+Kind = tuple[str, str | None, str, str]
 
 
 def packed_with_engines(jobs: Sequence[Job]) -> list[Packed]:
@@ -28,7 +28,7 @@ def packed_with_engines(jobs: Sequence[Job]) -> list[Packed]:
 
 def _kind(config: Config) -> Kind:
     """Runs of a kind are served by the same compiled code."""
-    return config.policy.name, power_rule(config), config.run.mode
+    return config.policy.name, config.code.folder, power_rule(config), config.run.mode
 
 
 def _engine(jobs: Sequence[Job], kind: Kind, work_s: float) -> str:

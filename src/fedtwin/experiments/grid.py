@@ -6,7 +6,7 @@ from itertools import product
 from pathlib import Path
 from typing import Any
 
-from fedtwin.config import Config, build_config, seen_from
+from fedtwin.config import Config, beside, build_config, seen_from
 from fedtwin.experiments.compare import scheme_config
 
 
@@ -40,4 +40,5 @@ def grid_points(
         merged = {name: seen_from(folder or Path(), name, value) for name, value in {**settings, **chosen}.items()}
         for scheme in schemes:
             for seed in seeds:
-                yield Point(chosen, scheme, scheme_config(build_config({}, {**merged, "run.seed": seed}), scheme))
+                config = scheme_config(build_config({}, {**merged, "run.seed": seed}), scheme)
+                yield Point(chosen, scheme, beside(folder, config) if folder is not None else config)

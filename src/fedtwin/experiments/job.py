@@ -9,7 +9,7 @@ from functools import cached_property
 from typing import Any
 
 from fedtwin import __version__
-from fedtwin.config import Config, build_config, config_hash, replace_settings
+from fedtwin.config import Config, Identity, build_config, config_hash, identity_of, replace_settings
 from fedtwin.errors import FedtwinError, FedtwinWarning
 from fedtwin.experiments.stationary import StationaryCosts, stationary_costs
 from fedtwin.learning.evaluation import Evaluation
@@ -67,11 +67,12 @@ def run_packed(packed: Packed, of_training: Mapping[str, Any] | None = None) -> 
     """Does one run. ``of_training`` are settings of a training run that change its speed but no number."""
     job = unpack(packed)
     config = job.config
+    identity = identity_of(config)
     quick = replace_settings(config, of_training) if of_training and config.learning is not None else config
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", FedtwinWarning)
         result = simulate(quick, records=False, checkpoints=job.checkpoints)
-    return line_of(packed["key"], config, result, stationary_costs(config) if job.stationary else None)
+    return line_of(packed["key"], config, result, identity, stationary_costs(config) if job.stationary else None)
 
 
 def weight(packed: Packed) -> int:
@@ -86,11 +87,11 @@ def run_chunk(chunk: Sequence[Packed]) -> tuple[list[Line], float]:
     return lines, (time.perf_counter() - began) / max(1, sum(map(weight, chunk)))
 
 
-def line_of(key: str, config: Config, result: Result, stationary: StationaryCosts | None = None) -> Line:
+def line_of(key: str, config: Config, result: Result, identity: Identity, stationary: StationaryCosts | None = None) -> Line:
     """A finished run as one line of the journal."""
     return {
         "key": key,
-        "summary": run_summary(config, result.summary),
+        "summary": run_summary(config, result.summary, identity),
         "series": asdict(result.series),
         "stationary": asdict(stationary) if stationary else None,
         "evaluations": result.evaluations,

@@ -91,8 +91,8 @@ def load_sweep(path: Path) -> list[tuple[Point, Job]]:
         points = SweepSpec.model_validate(read_toml(path, "sweep")).points(path.parent)
     except ValidationError as error:
         raise FedtwinError(_one_sentence(error)) from None
-    for name in {point.config.policy.name for point in points}:
-        load_policy(name)
+    for name, folder in {(point.config.policy.name, point.config.code.folder) for point in points}:
+        load_policy(name, folder)
     by_key: dict[str, Point] = {}
     runs = [(point, Job(point.config)) for point in points]
     for point, job in runs:

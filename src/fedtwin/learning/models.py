@@ -1,6 +1,5 @@
 """The networks, by name; or a user's own, by ``module:factory``."""
 
-from importlib import import_module
 from threading import Lock
 
 import torch
@@ -8,6 +7,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from fedtwin.errors import FedtwinError
+from fedtwin.usercode import load_object, sentence_of_error
 
 ImageShape = tuple[int, int, int]
 MODELS = ("mlp", "small-cnn", "resnet18", "resnet18-groupnorm")
@@ -73,19 +73,19 @@ def resnet18(shape: ImageShape, classes: int, *, group: bool = False) -> nn.Modu
     return nn.Sequential(*layers, nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(512, classes))
 
 
-def build_model(name: str, shape: ImageShape, classes: int, seed: int) -> nn.Module:
+def build_model(name: str, shape: ImageShape, classes: int, seed: int, folder: str | None = None) -> nn.Module:
     """A freshly initialised network, the same for the same seed; checked to take the images and to fit the classes."""
     with _ONE_AT_A_TIME, torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed & 0x7FFF_FFFF_FFFF_FFFF)
         try:
-            model = _build(name, shape, classes)
+            model = _build(name, shape, classes, folder)
         except (RuntimeError, ValueError, TypeError) as error:
             raise FedtwinError(_does_not_take(name, shape, error)) from None
         _check(name, model, shape, classes)
     return model
 
 
-def _build(name: str, shape: ImageShape, classes: int) -> nn.Module:
+def _build(name: str, shape: ImageShape, classes: int, folder: str | None) -> nn.Module:
     if name == "mlp":
         return mlp(shape, classes)
     if name == "small-cnn":
@@ -96,12 +96,11 @@ def _build(name: str, shape: ImageShape, classes: int) -> nn.Module:
         raise FedtwinError(
             f"learning.model = {name!r} is unknown: choose one of {', '.join(MODELS)}, or module:factory of your own."
         )
-    module, _, factory = name.partition(":")
+    factory = load_object("learning.model", name, folder)
     try:
-        model = getattr(import_module(module), factory)(shape, classes)
+        model = factory(shape, classes)
     except Exception as error:
-        reason = f"{type(error).__name__}: {error}".splitlines()[0].rstrip(".")
-        raise FedtwinError(f"learning.model = {name!r} cannot be loaded: {reason}.") from None
+        raise FedtwinError(f"learning.model = {name!r} cannot be made: {sentence_of_error(error)}.") from None
     if not isinstance(model, nn.Module):
         raise FedtwinError(f"learning.model = {name!r} made a {type(model).__name__}, not a torch.nn.Module.")
     return model

@@ -9,7 +9,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from fedtwin.config import Config
+from fedtwin.config import Config, identity_of
 from fedtwin.learning.aggregate import Refusal
 from fedtwin.learning.evaluation import Evaluation
 from fedtwin.live import events
@@ -309,7 +309,7 @@ def _summary(core: Core, book: Book, rounds: list[Row]) -> dict[str, Any]:
     evaluated = {}
     if book.evaluations:
         evaluated = {"test_loss": book.evaluations[-1].test_loss, "test_accuracy": book.evaluations[-1].test_accuracy}
-    return {**run_summary(core.config, summary), **evaluated, **extra}
+    return {**run_summary(core.config, summary, identity_of(core.config, load_models=False)), **evaluated, **extra}
 
 
 def read_tasks(folder: Path) -> pa.Table:

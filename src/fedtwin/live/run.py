@@ -49,7 +49,7 @@ def begin(folder: Path, config: Config, run: str, initial: bytes) -> "LiveRun":
                 at_s=0.0,
                 run=run,
                 wall_s=time.time(),
-                config_hash=config_hash(load_config(draft / CONFIG_NAME)),
+                config_hash=config_hash(load_config(draft / CONFIG_NAME), load_models=False),
                 package_version=__version__,
                 protocol=PROTOCOL_VERSION,
                 model_bytes=len(initial),
@@ -269,8 +269,10 @@ class LiveRun:
         began, folder = self.core.began, str(self.folder)
         if began is None:
             raise FedtwinError(f"--resume {folder!r}: the ledger is empty, the run never began; remove the folder.")
-        if began.config_hash != config_hash(self.config):
-            raise FedtwinError(f"--resume {folder!r}: config.toml, or a file it names, has been changed since the run began.")
+        if began.config_hash != config_hash(self.config, load_models=False):
+            raise FedtwinError(
+                f"--resume {folder!r}: config.toml, or a file or code it names, has changed since the run began."
+            )
         if began.protocol != PROTOCOL_VERSION:
             raise FedtwinError(f"--resume {folder!r}: the run speaks protocol {began.protocol}, this is {PROTOCOL_VERSION}.")
         if self.core.finished and (self.folder / SUMMARY_NAME).exists():

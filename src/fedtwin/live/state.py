@@ -13,7 +13,7 @@ from fedtwin.errors import FedtwinError
 from fedtwin.live import events
 from fedtwin.live.events import Event
 from fedtwin.physics.terms import terms_of
-from fedtwin.policies import Policy, knobs_of, load_policy, power_rule
+from fedtwin.policies import Policy, knobs_of, policy_of, power_rule
 from fedtwin.twin import Twin, new_twin
 from fedtwin.twin.update import Offer
 
@@ -44,7 +44,7 @@ class State:
     def __init__(self, config: Config) -> None:
         if config.run.mode != "async":
             raise FedtwinError(f"run.mode = {config.run.mode!r} is not for a live fleet: it is async there.")
-        policy = load_policy(config.policy.name)
+        policy = policy_of(config)
         if not isinstance(policy, Policy):
             raise FedtwinError(f"policy.name = {config.policy.name!r} knows the true costs: it is for simulations only.")
         self.config = config

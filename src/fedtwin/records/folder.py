@@ -15,12 +15,13 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from fedtwin import __version__
-from fedtwin.config import Config, config_hash, load_config, to_toml
+from fedtwin.config import HASH_FORMAT, CodeConfig, Config, config_hash, load_config, to_toml
 from fedtwin.errors import FedtwinError
 from fedtwin.records.lock import Lock
 from fedtwin.records.schema import EVALUATIONS, REFUSALS, Row, rounds_schema, to_table
+from fedtwin.usercode import keep_sources
 
-ROUNDS_NAME, CONFIG_NAME, SUMMARY_NAME, DEVICES_NAME, START_NAME, FLEET_NAME, EVALUATIONS_NAME, REFUSALS_NAME = (
+ROUNDS_NAME, CONFIG_NAME, SUMMARY_NAME, DEVICES_NAME, START_NAME, FLEET_NAME, EVALUATIONS_NAME, REFUSALS_NAME, CODE_NAME = (
     "rounds.parquet",
     "config.toml",
     "summary.json",
@@ -29,6 +30,7 @@ ROUNDS_NAME, CONFIG_NAME, SUMMARY_NAME, DEVICES_NAME, START_NAME, FLEET_NAME, EV
     "fleet.csv",
     "evaluations.parquet",
     "refusals.parquet",
+    "code",
 )
 UNFINISHED_NAME, LOCK_NAME, OLD_PARTS, WHOLE = "unfinished.json", ".lock", ".rounds.parts", ".rounds.parquet"
 ROWS_PER_PART = 10_000
@@ -38,9 +40,9 @@ SAVE_EVERY_S = 5.0
 
 
 class RunFolder:
-    """Writes one run, new or resumed. A new run overwrites nothing."""
+    """Writes one run, new or resumed. A new run overwrites nothing. ``name`` is its configuration's hash."""
 
-    def __init__(self, path: Path, config: Config, devices: pa.Table, *, trace: bool, resume: bool = False) -> None:
+    def __init__(self, path: Path, config: Config, devices: pa.Table, *, name: str, trace: bool, resume: bool = False) -> None:
         self.path = path
         self._keeps_rounds = config.run.records
         self._schema = rounds_schema(trace=trace, learning=config.learning is not None)
@@ -60,7 +62,7 @@ class RunFolder:
             (path / ROUNDS_NAME).mkdir()
         write_config(path, config)
         pq.write_table(devices, path / DEVICES_NAME)
-        mark = {"config_hash": config_hash(config), "package_version": __version__, "trace": trace}
+        mark = {"config_hash": name, "hash_format": HASH_FORMAT, "package_version": __version__, "trace": trace}
         write_json(path / UNFINISHED_NAME, mark)
 
     @property
@@ -149,13 +151,15 @@ class RunFolder:
 
 
 def write_config(folder: Path, config: Config) -> None:
-    """The settings of a run, with the fleet they name beside them; reading them back there gives the same run."""
+    """The settings of a run, with the fleet and the code they name beside them; reading them back there gives the same run."""
     if config.fleet.file is not None:
         shutil.copyfile(config.fleet.file, folder / FLEET_NAME)
         config = config.model_copy(update={"fleet": config.fleet.model_copy(update={"file": FLEET_NAME})})
     if config.learning is not None and config.learning.dataset.endswith(".npz"):
         dataset = str(Path(config.learning.dataset).resolve())
         config = config.model_copy(update={"learning": config.learning.model_copy(update={"dataset": dataset})})
+    kept = keep_sources(config.own_code.values(), config.code.folder, folder / CODE_NAME)
+    config = config.model_copy(update={"code": CodeConfig(folder=CODE_NAME if kept else None)})
     (folder / CONFIG_NAME).write_text(to_toml(config), encoding="utf-8")
 
 
@@ -184,12 +188,20 @@ def read_unfinished(path: Path) -> tuple[Config, bool]:
     except (OSError, ValueError):
         raise FedtwinError(f"--resume {str(path)!r} is not the folder of an unfinished run.") from None
     config = load_config(path / CONFIG_NAME)
+    if mark.get("hash_format") != HASH_FORMAT:
+        raise FedtwinError(f"--resume {str(path)!r}: an older fedtwin began this run and named it otherwise: run it anew.")
     if mark["config_hash"] != config_hash(config):
-        raise FedtwinError(f"--resume {str(path)!r}: config.toml, or a file it names, has been changed since the run began.")
+        raise FedtwinError(f"--resume {str(path)!r}: config.toml, or a file or code it names, has changed since the run began.")
     if mark["package_version"] != __version__:
         begun = mark["package_version"]
         raise FedtwinError(f"--resume {str(path)!r}: the run was begun by fedtwin {begun}, and this is {__version__}.")
     return config, bool(mark["trace"])
+
+
+def clear_rounds(path: Path) -> None:
+    """The rounds that an unfinished run has written are gone; it will write them again."""
+    for part in (path / ROUNDS_NAME).glob("*.parquet"):
+        part.unlink()
 
 
 def make_new_folder(path: Path) -> None:

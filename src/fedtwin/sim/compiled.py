@@ -7,14 +7,14 @@ from typing import Literal
 import pyarrow as pa
 
 from fedtwin.compiling import can_compile
-from fedtwin.config import Config
+from fedtwin.config import Config, identity_of
 from fedtwin.draws import Purpose, ranks
 from fedtwin.errors import FedtwinError
 from fedtwin.physics.fleet import fleet_columns
-from fedtwin.policies import power_rule
+from fedtwin.policies import policy_of, power_rule
 from fedtwin.records import RunFolder
 from fedtwin.records.folder import ROWS_PER_PART
-from fedtwin.sim.fast.compile import can_be_tried, seconds_to_compile
+from fedtwin.sim.fast.compile import obstacle_to_compiling, seconds_to_compile
 from fedtwin.sim.fast.run import Sink, play
 from fedtwin.sim.result import Result, Series, devices_table, run_summary
 
@@ -40,10 +40,11 @@ def engine_for(config: Config, *, trace: bool = False, work_s: float | None = No
         if obstacle is not None:
             raise FedtwinError(f"run.engine = 'compiled' cannot be had with {obstacle}: say 'auto' or 'readable'.")
         return "compiled"
-    if obstacle is not None or not can_compile() or not can_be_tried(config.policy.name):
+    policy = policy_of(config)
+    if obstacle is not None or not can_compile() or obstacle_to_compiling(policy) is not None:
         return "readable"
     work_s = readable_seconds(config) if work_s is None else work_s
-    return "compiled" if work_s > seconds_to_compile(config.policy.name, power_rule(config), config.run.mode) else "readable"
+    return "compiled" if work_s > seconds_to_compile(policy, power_rule(config), config.run.mode) else "readable"
 
 
 def _obstacle(config: Config, *, trace: bool) -> str | None:
@@ -75,10 +76,11 @@ def run_compiled(
     progress: Callable[[int], None] | None,
 ) -> Result:
     """The same result as the readable engine's; a resumed run is played again from the start, which is quick."""
+    identity = identity_of(config)
     fleet = fleet_columns(config)
     tie_ranks = ranks(config.run.seed, Purpose.TIES, len(fleet.samples))
     devices = devices_table(fleet, tie_ranks)
-    folder = RunFolder(out, config, devices, trace=False, resume=resume) if out is not None else None
+    folder = RunFolder(out, config, devices, name=identity.hash, trace=False, resume=resume) if out is not None else None
     try:
         kept = _TableSink() if folder is None and records else None
         sink = _FolderSink(folder) if folder is not None and folder.rows_per_part else kept
@@ -91,10 +93,11 @@ def run_compiled(
             total_queue=played.total_queue,
         )
         if folder is not None:
-            folder.finish(run_summary(config, summary))
+            folder.finish(run_summary(config, summary, identity))
     finally:
         if folder is not None:
             folder.release()
     curve = played.curve
     series = Series(curve["round"].tolist(), curve["mean_cost"].tolist(), curve["total_queue"].tolist())
-    return Result(config, summary, devices, series, [], out, pa.concat_tables(kept.tables) if kept is not None else None)
+    table = pa.concat_tables(kept.tables) if kept is not None else None
+    return Result(config, summary, devices, series, [], out, identity, table)

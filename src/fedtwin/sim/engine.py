@@ -8,7 +8,7 @@ from fedtwin.coordinator import Coordinator, Decision, Snapshot
 from fedtwin.draws import Purpose, ranks
 from fedtwin.physics.cost import within
 from fedtwin.physics.world import Draw, World
-from fedtwin.policies import OraclePolicy, knobs_of, load_policy, power_rule
+from fedtwin.policies import OraclePolicy, knobs_of, policy_of, power_rule
 from fedtwin.power import REASONS, Plan, full_power_plan, optimal_plan
 from fedtwin.records import Row
 from fedtwin.twin import new_twin
@@ -41,7 +41,7 @@ class Engine:
         self.clock_s = 0.0
         self.trace = trace
         devices, seed = len(self.world.fleet), config.run.seed
-        policy = load_policy(config.policy.name)
+        policy = policy_of(config)
         self.tie_ranks = ranks(seed, Purpose.TIES, devices).tolist()
         self.coordinator = Coordinator(
             new_twin([device.samples for device in self.world.fleet], config.objective.min_mean_samples),

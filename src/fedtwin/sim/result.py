@@ -9,7 +9,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from fedtwin import __version__
-from fedtwin.config import Config, config_hash
+from fedtwin.config import Config, Identity
 from fedtwin.learning.evaluation import Evaluation
 from fedtwin.physics.fleet import FleetColumns
 from fedtwin.policies import power_rule, scheme_name
@@ -35,6 +35,7 @@ class Result:
     series: Series
     evaluations: list[Evaluation]
     folder: Path | None
+    identity: Identity
     _rounds: pa.Table | None
 
     @property
@@ -50,8 +51,11 @@ class Result:
         return self.rounds.to_pandas()
 
 
-def run_summary(config: Config, summary: Summary) -> dict[str, Any]:
-    """What ``summary.json`` holds: the means, and what they are the means of. No wall times: the same run, the same bytes."""
+def run_summary(config: Config, summary: Summary, identity: Identity) -> dict[str, Any]:
+    """What ``summary.json`` holds: the means, and what they are the means of. No wall times: the same run, the same bytes.
+
+    ``identity`` is the configuration's as it was when the run began.
+    """
     return {
         "scheme": scheme_name(config),
         "seed": config.run.seed,
@@ -60,8 +64,9 @@ def run_summary(config: Config, summary: Summary) -> dict[str, Any]:
         "mode": config.run.mode,
         "power": power_rule(config),
         "package_version": __version__,
-        "config_hash": config_hash(config),
+        "config_hash": identity.hash,
         "schema_version": SCHEMA_VERSION,
+        **({"code": identity.code} if identity.code else {}),
     }
 
 

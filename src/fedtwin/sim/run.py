@@ -10,12 +10,12 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pyarrow as pa
 
-from fedtwin.config import Config, config_hash
-from fedtwin.errors import CannotCompileError, FedtwinError, FedtwinWarning
+from fedtwin.config import Config, config_hash, identity_of
+from fedtwin.errors import CannotCompileError, EnginesDifferError, FedtwinError, FedtwinWarning
 from fedtwin.learning.evaluation import Evaluation
 from fedtwin.physics.fleet import fleet_columns, largest_min_mean_samples
 from fedtwin.records import Row, RunFolder, Summary, Tally, rounds_schema, to_table
-from fedtwin.records.folder import ROWS_PER_PART, read_unfinished
+from fedtwin.records.folder import ROWS_PER_PART, clear_rounds, read_unfinished
 from fedtwin.sim import asynchronous, synchronous
 from fedtwin.sim.compiled import engine_for, run_compiled
 from fedtwin.sim.engine import Engine
@@ -77,9 +77,9 @@ class _Recorder:
 class _Checkpoints:
     """Between rounds: lets a resumed learner go on where it stopped, and writes a checkpoint now and then."""
 
-    def __init__(self, engine: Engine, folder: RunFolder | None, every_s: float) -> None:
+    def __init__(self, engine: Engine, folder: RunFolder | None, every_s: float, name: str) -> None:
         self._engine, self._learner, self._folder, self._every_s = engine, engine.learner, folder, every_s
-        self._hash = config_hash(engine.config)
+        self._hash = name
         self._written_at = time.monotonic()
 
     def pause(self) -> None:
@@ -154,19 +154,25 @@ def _run(
             return run_compiled(
                 config, out, resume=resumed is not None, records=records, checkpoints=checkpoints, progress=progress
             )
-        except CannotCompileError:
+        except CannotCompileError as error:
             if config.run.engine == "compiled":
                 raise
             resumed = _Resumed(None) if out is not None else None
+            if isinstance(error, EnginesDifferError):
+                warnings.warn(f"{error} It starts again that way now.", FedtwinWarning, stacklevel=3)
+                if out is not None:
+                    clear_rounds(out)
+    identity = identity_of(config)
     engine = Engine(config, trace=trace)
     devices = devices_table(fleet_columns(config), np.array(engine.tie_ranks))
     learner = engine.learner = _make_learner(config, engine, resumed, executor)
     folder: RunFolder | None = None
     try:
-        folder = RunFolder(out, config, devices, trace=trace, resume=resumed is not None) if out is not None else None
+        if out is not None:
+            folder = RunFolder(out, config, devices, name=identity.hash, trace=trace, resume=resumed is not None)
         schema = rounds_schema(trace=trace, learning=learner is not None) if records else None
         recorder = _Recorder(folder=folder, schema=schema, checkpoints=checkpoints, progress=progress)
-        pause = _Checkpoints(engine, folder, checkpoint_every_s).pause
+        pause = _Checkpoints(engine, folder, checkpoint_every_s, identity.hash).pause
         try:
             if config.run.mode == "async":
                 asynchronous.run(engine, recorder.add, pause, on_start=folder.write_start if folder else None)
@@ -186,14 +192,14 @@ def _run(
         if folder is not None:
             if learner is not None:
                 _write_learned(folder, learner, evaluations)
-            folder.finish(run_summary(config, summary))
+            folder.finish(run_summary(config, summary, identity))
             (folder.path / CHECKPOINT_NAME).unlink(missing_ok=True)
     finally:
         if folder is not None:
             folder.release()
         if learner is not None:
             learner.close()
-    return Result(config, summary, devices, recorder.series, evaluations, out, recorder.table())
+    return Result(config, summary, devices, recorder.series, evaluations, out, identity, recorder.table())
 
 
 def _make_learner(config: Config, engine: Engine, resumed: _Resumed | None, executor: "Executor | None") -> "Learner | None":

@@ -45,6 +45,7 @@ class Workload:
     classes: int
     seed: int
     channels: int
+    code_folder: str | None = None
 
     def trainer(self) -> LocalTrainer:
         from fedtwin.learning.data import load_dataset
@@ -52,7 +53,7 @@ class Workload:
         return LocalTrainer(self.network(), Images(load_dataset(self.learning.dataset)), self.learning)
 
     def network(self) -> nn.Module:
-        return build_model(self.learning.model, self.image_shape, self.classes, self.seed)
+        return build_model(self.learning.model, self.image_shape, self.classes, self.seed, self.code_folder)
 
     def initial(self) -> tuple[Layout, Weights]:
         """The model everybody starts from."""
@@ -64,7 +65,7 @@ def make_workload(config: Config, image_shape: tuple[int, int, int], classes: in
     if config.learning is None:
         raise ValueError("a run without [learning] has no workload")
     seed = stream(config.run.seed, int(Purpose.MODEL), 0)
-    return Workload(config.learning, image_shape, classes, seed, config.fleet.channels)
+    return Workload(config.learning, image_shape, classes, seed, config.fleet.channels, config.code.folder)
 
 
 def make_executor(workload: Workload) -> Executor:

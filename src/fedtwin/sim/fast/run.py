@@ -10,12 +10,13 @@ from numpy.typing import NDArray
 
 from fedtwin.config import Config
 from fedtwin.physics.fleet import FleetColumns
-from fedtwin.policies import Policy, load_policy, power_rule
+from fedtwin.policies import Policy, policy_of, power_rule
 from fedtwin.records import Tally
-from fedtwin.sim.fast.compile import kernels
+from fedtwin.sim.fast.compile import is_users, kernels
 from fedtwin.sim.fast.layout import Records, State
 from fedtwin.sim.fast.state import Start, new_start
 from fedtwin.sim.fast.tables import to_arrow
+from fedtwin.sim.fast.watch import Watch
 from fedtwin.twin.state import sum_of_queues
 
 INDEX_FROM = 400
@@ -62,29 +63,40 @@ def play(
 def prepare(
     config: Config, fleet: FleetColumns, tie_ranks: NDArray[np.int64], *, checkpoints: Sequence[int] = (), rows: int = 0
 ) -> Start:
-    policy = load_policy(config.policy.name)
+    policy = policy_of(config)
     indexed = len(fleet.samples) >= INDEX_FROM and isinstance(policy, Policy) and policy.lead is not None
     return new_start(config, fleet, tie_ranks, checkpoints, rows, indexed=indexed)
 
 
 def finish(config: Config, start: Start, sink: Sink | None = None, progress: Callable[[int], None] | None = None) -> Played:
     state, rules, order = start.state, start.rules, start.order
-    own = kernels(config.policy.name, power_rule(config), config.run.mode)
+    policy = policy_of(config)
+    own = kernels(policy, config.policy.name, power_rule(config), config.run.mode)
+    watch = Watch(config, policy, start, own) if is_users(policy) else None
     first_rows = []
     while not own.begin(state, rules, order):
         first_rows.append(_take(state))
+    if watch is not None:
+        watch.look()
     if sink is not None and config.run.mode == "async":
         sink.start(pa.concat_tables([*first_rows, _take(state)]))
     run, stretch, saved_at = state.run, max(1, FIRST_LOOKS // len(state.devices)), time.monotonic()
     while True:
         begun, first_round = time.monotonic(), int(run["round"][0])
         try:
-            over = own.play(state, rules, first_round + stretch)
+            pause_at = first_round + stretch
+            if watch is not None:
+                pause_at = watch.pause_at(first_round, pause_at)
+            over = own.play(state, rules, pause_at)
+            if watch is not None and not run["asking"][0] and not run["closing"][0]:
+                watch.look()
             if progress is not None:
                 progress(int(run["selections"][0]))
-        except BaseException:
+        except BaseException as error:
             if sink is not None:
                 sink.partial(to_arrow(state.rows[: int(run["rows"][0])]))
+            if watch is not None and isinstance(error, ArithmeticError | ValueError | IndexError):
+                raise watch.sentence_of(error) from None
             raise
         if sink is not None and (over or run["rows"][0] == len(state.rows)):
             sink.part(_take(state))
@@ -97,7 +109,8 @@ def finish(config: Config, start: Start, sink: Sink | None = None, progress: Cal
             sink.partial(to_arrow(state.rows[: int(run["rows"][0])]))
             saved_at = time.monotonic()
         if int(run["round"][0]) - first_round >= stretch:
-            stretch = max(1, int(stretch * min(4.0, STRETCH_S / max(time.monotonic() - begun, 1e-4))))
+            wanted_s = STRETCH_S if watch is None else watch.stretch_s(STRETCH_S)
+            stretch = max(1, int(stretch * min(4.0, wanted_s / max(time.monotonic() - begun, 1e-4))))
 
 
 def _take(state: State) -> pa.Table:

@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fedtwin import compiling, draws
-from fedtwin.compiling import compiled, folder_of
+from fedtwin.compiling import compiled, folder_of, translate
 from fedtwin.errors import FedtwinError
 from fedtwin.physics.terms import Terms
 from fedtwin.physics.world import draw_round
@@ -89,7 +89,7 @@ def test_changed_code_or_constants_are_another_folder(tmp_path: Path, monkeypatc
 
 
 def test_without_numba_one_sentence(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(compiling, "find_spec", lambda _: None)
+    monkeypatch.setattr(translate, "find_spec", lambda _: None)
     with pytest.raises(FedtwinError, match=r"pip install 'fedtwin\[fast\]'"):
         compiled(inner)
 

@@ -1,0 +1,169 @@
+"""Functions and all that they call, copied with every name bound to its compiled meaning."""
+
+import builtins
+import hashlib
+import math
+import os
+from collections.abc import Callable, Mapping
+from functools import cache
+from importlib.util import find_spec
+from types import CellType, CodeType, FunctionType
+from typing import Any, Literal
+
+import numpy as np
+
+from fedtwin import draws
+from fedtwin.compiling import guarded
+from fedtwin.compiling.kinds import Number, UnclearError, as_real, kinds_of_arguments
+from fedtwin.compiling.subset import WORDS, Reading
+from fedtwin.errors import CannotCompileError, FedtwinError
+from fedtwin.usercode.digest import digest_of
+from fedtwin.usercode.values import ValueDigest
+
+Plain = Callable[..., Any]
+Replaced = Mapping[Plain, Plain]
+
+
+def can_compile() -> bool:
+    """Whether Numba is installed."""
+    return find_spec("numba") is not None
+
+
+def is_ours(function: Any) -> bool:
+    """Whether a function is one of fedtwin's."""
+    return str(getattr(function, "__module__", "")).partition(".")[0] == "fedtwin"
+
+
+def why_not(function: Plain, stand_in: Plain) -> str | None:
+    """Why a function of the user's cannot take the place of a stand-in in compiled code; None if it can."""
+    if is_ours(function):
+        return None
+    try:
+        _read(function, stand_in, {})
+    except UnclearError as refusal:
+        return str(refusal)
+    return None
+
+
+def compiled(function: Plain, replaced: Replaced | None = None) -> Any:
+    """The function and all the plain functions it calls, compiled when first called.
+
+    ``replaced`` puts functions in the place of stand-ins, wherever these are called from here.
+    """
+    if not can_compile():
+        raise FedtwinError("The compiled engine needs Numba: pip install 'fedtwin[fast]', or run.engine = 'readable'.")
+    os.environ.setdefault("NUMBA_DISABLE_INTEL_SVML", "1")  # vectors of other bits than the C library's
+    replaced = replaced or {}
+    return _Translation(replaced, stamp(function, replaced)).of(function, function)
+
+
+def compiled_as(function: Plain, stand_in: Plain) -> Any:
+    """One function of the user's, compiled for the arguments of the stand-in whose place it can take."""
+    return _Translation({}, stamp(function)).of(function, stand_in)
+
+
+class _Translation:
+    """``tag`` is a part of every name: code of two policies, read from disk into one process, must not be linked together."""
+
+    def __init__(self, replaced: Replaced, tag: str) -> None:
+        self._replaced, self._tag = replaced, tag
+        self._ours: dict[Any, Any] = {draws.as_word: _as_word()}
+        self._users: dict[Any, Any] = {draws.as_word: _as_word()}
+
+    def of(self, function: Any, stand_in: Any) -> Any:
+        if is_ours(function):
+            return self._of_ours(function)
+        try:
+            names = _read(function, stand_in, self._replaced).names
+        except UnclearError as refusal:
+            raise CannotCompileError(str(refusal)) from None
+        return self._of_users(function, names)
+
+    def _of_ours(self, function: Any) -> Any:
+        if function not in self._ours:
+            names = dict(function.__globals__)
+            for name in function.__code__.co_names:
+                called = function.__globals__.get(name)
+                if isinstance(called, FunctionType):
+                    names[name] = self.of(self._replaced.get(called, called), called)
+            self._ours[function] = self._copy(function, names, function.__closure__, "numpy")
+        return self._ours[function]
+
+    def _of_users(self, function: Any, meanings: Mapping[Any, Mapping[str, Any]]) -> Any:
+        if function not in self._users:
+            found = {name: self._meaning(value, meanings) for name, value in meanings[function].items()}
+            cells = tuple(CellType(found.get(name)) for name in function.__code__.co_freevars)
+            names = {"__builtins__": builtins, "__name__": function.__module__, **found}
+            self._users[function] = self._copy(function, names, cells or None, "python")
+        return self._users[function]
+
+    def _meaning(self, value: Any, meanings: Mapping[Any, Mapping[str, Any]]) -> Any:
+        if value is math:
+            return guarded.compiled_math()
+        if value in WORDS or value is draws.uniform:
+            return self._of_ours(value)
+        if isinstance(value, FunctionType):
+            return self._of_users(value, meanings)
+        name = guarded.NAMES.get(value) if callable(value) else None
+        return guarded.compiled_function(name) if name is not None else value
+
+    def _copy(self, function: Any, names: dict[str, Any], closure: Any, error_model: Literal["python", "numpy"]) -> Any:
+        from numba import njit
+
+        name = f"{function.__name__}_{self._tag}".replace("<lambda>", "lambda")
+        copy = FunctionType(function.__code__, names, name, function.__defaults__, closure)
+        copy.__kwdefaults__, copy.__module__, copy.__qualname__ = function.__kwdefaults__, function.__module__, name
+        return njit(copy, error_model=error_model)
+
+
+def _read(function: Any, stand_in: Any, replaced: Replaced) -> Reading:
+    reading = Reading(dict(replaced))
+    kind = reading.read(function, kinds_of_arguments(stand_in))
+    if function is not stand_in:
+        if not isinstance(kind, Number):
+            raise UnclearError("it does not give a number")
+        as_real(kind)
+    return reading
+
+
+@cache
+def _as_word() -> Any:
+    from numba import njit
+
+    return njit(lambda z: np.uint64(z))
+
+
+def stamp(function: Plain, replaced: Replaced | None = None) -> str:
+    """Names what would be compiled: fedtwin's functions with all that they mention, and the digest of the user's."""
+    text, values = hashlib.sha256(), ValueDigest()
+    for called in reached(function, replaced or {}, {}):
+        text.update(f"{called.__module__} {called.__qualname__}".encode())
+        if not is_ours(called):
+            text.update(digest_of(called).encode())
+        _add_code(text, called.__code__)
+        values.add((called.__defaults__, called.__kwdefaults__))
+        for name in called.__code__.co_names:
+            value = called.__globals__.get(name)
+            values.add((name, value, getattr(value, "_fields", None), getattr(value, "_field_defaults", None)))
+    text.update(values.hexdigest().encode())
+    return text.hexdigest()[:16]
+
+
+def _add_code(text: Any, code: CodeType) -> None:
+    text.update(code.co_code + repr((code.co_names, code.co_varnames)).encode())
+    for constant in code.co_consts:
+        if isinstance(constant, CodeType):
+            _add_code(text, constant)
+        else:
+            text.update(f"{type(constant)} {constant!r}".encode())
+
+
+def reached(function: Any, replaced: Replaced, found: dict[Any, None]) -> dict[Any, None]:
+    """The function and all that it calls by names of its module, directly or not, in the order they are met."""
+    if function not in found:
+        found[function] = None
+        for name in function.__code__.co_names:
+            called = function.__globals__.get(name)
+            if isinstance(called, FunctionType):
+                reached(replaced.get(called, called), replaced, found)
+    return found

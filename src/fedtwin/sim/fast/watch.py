@@ -1,0 +1,190 @@
+"""Holds compiled decisions of a user's own policy against readable ones, while a run is played.
+
+At random rounds the policy's own functions score the devices that are free, in plain Python: the compiled scores must be the
+same to the last bit, the choice must be theirs, the tournament must choose as a look at everybody does, and a lead must last
+as long as the policy says.
+"""
+
+import math
+import random
+import struct
+import time
+from collections.abc import Callable, Iterator
+
+import numpy as np
+
+from fedtwin.config import Config
+from fedtwin.errors import EnginesDifferError, FedtwinError
+from fedtwin.physics.world import draw_round
+from fedtwin.policies import OraclePolicy, Policy, power_rule
+from fedtwin.policies.base import View, last_if_nan
+from fedtwin.power import full_power_plan, optimal_plan
+from fedtwin.sim.fast.compile import Kernels
+from fedtwin.sim.fast.layout import NOBODY
+from fedtwin.sim.fast.state import Start
+from fedtwin.twin.state import mean_cost, queue_at
+from fedtwin.usercode import sentence_of_error
+
+LEAST_LOOKS = 64
+SHARE_OF_TIME = 0.03
+MOST_DEVICES = 1000
+PAIRS = 8
+SHORTEST_STRETCH_S = 0.005
+
+
+class Watch:
+    """Looks at one run of a policy that is not fedtwin's own."""
+
+    def __init__(self, config: Config, policy: Policy | OraclePolicy, start: Start, own: Kernels) -> None:
+        self._name, self._policy, self._own = config.policy.name, policy, own
+        self._state, self._rules = start.state, start.rules
+        self._plan = optimal_plan if power_rule(config) == "optimal" else full_power_plan
+        self._random = random.Random(config.run.seed)
+        rounds = config.run.rounds
+        chosen = range(rounds) if rounds <= LEAST_LOOKS else self._random.sample(range(rounds), LEAST_LOOKS)
+        self._due = sorted({0, *chosen}, reverse=True)
+        self._begun, self._looked_s, self.looks = time.monotonic(), 0.0, 0
+
+    def pause_at(self, round_: int, stretch_end: int) -> int:
+        """The round before which the engine has to stop: for the next look, or at the end of its stretch."""
+        while self._due and self._due[-1] < round_:
+            self._due.pop()
+        return min(stretch_end, self._due[-1]) if self._due else stretch_end
+
+    def stretch_s(self, usual_s: float) -> float:
+        """As long as looks take their share of the time, and no longer than usual."""
+        each = self._looked_s / max(1, self.looks)
+        return min(usual_s, max(each / SHARE_OF_TIME, SHORTEST_STRETCH_S))
+
+    def look(self) -> None:
+        """If it is time for one: between two rounds."""
+        done = int(self._state.run["round"][0])
+        due = bool(self._due) and self._due[-1] <= done
+        begun = time.monotonic()
+        if not due and self._looked_s > SHARE_OF_TIME * (begun - self._begun):
+            return
+        while self._due and self._due[-1] <= done:
+            self._due.pop()
+        self._look(done + 1)
+        self.looks += 1
+        self._looked_s += time.monotonic() - begun
+
+    def sentence_of(self, error: Exception) -> FedtwinError:
+        """What failed in compiled code, which knows no lines: the readable score of the same devices tells where."""
+        round_ = int(self._state.run["round"][0])
+        where = error
+        for device in np.flatnonzero(self._state.devices["free"]).tolist()[:MOST_DEVICES]:
+            try:
+                self.score(device, round_)
+            except Exception as own:
+                where = own
+                break
+        return FedtwinError(f"policy.name = {self._name!r} failed in round {round_}: {sentence_of_error(where)}.")
+
+    def _look(self, round_: int) -> None:
+        state, rules = self._state, self._rules
+        free = np.flatnonzero(state.devices["free"])
+        if len(free) == 0:
+            self._compare_busy(round_)
+            return
+        best = int(self._own.best(state, rules, round_, True))
+        if rules.indexed and (found := int(self._own.best(state, rules, round_, False))) != best:
+            raise self._differ(round_, f"by its lead device {found} is chosen, by a look at everybody device {best}")
+        asked = free
+        if len(free) > MOST_DEVICES:
+            some = self._random.sample(range(len(free)), MOST_DEVICES)
+            asked = np.array(sorted({*free[some].tolist(), best, self._runner_up(round_, best)} - {NOBODY}), np.int64)
+        compiled = np.zeros(len(asked))
+        self._own.scores(state, rules, round_, asked.astype(np.int64), compiled)
+        readable = [self.score(int(device), round_) for device in asked]
+        for device, one, other in zip(asked.tolist(), readable, compiled.tolist(), strict=True):
+            if not _same(one, other):
+                raise self._differ(round_, f"the score of device {device} is {one!r}, compiled {other!r}")
+        ranks = state.devices["rank"]
+        expected = min(zip(readable, ranks[asked].tolist(), asked.tolist(), strict=True))[2]
+        if expected != best:
+            raise self._differ(round_, f"device {expected} is chosen, compiled device {best}")
+        if rules.indexed:
+            self._hold_leads(round_, asked.tolist())
+
+    def _runner_up(self, round_: int, best: int) -> int:
+        devices = self._state.devices
+        devices["free"][best] = False
+        try:
+            return int(self._own.best(self._state, self._rules, round_, True))
+        finally:
+            devices["free"][best] = True
+
+    def _compare_busy(self, round_: int) -> None:
+        """Nobody is free: a few are scored all the same, where a score can be had of a device that is busy."""
+        devices = len(self._state.devices)
+        for device in self._random.sample(range(devices), min(devices, PAIRS)):
+            found = np.zeros(1)
+            try:
+                one = self.score(device, round_)
+                self._own.scores(self._state, self._rules, round_, np.array([device], np.int64), found)
+            except Exception:
+                continue
+            if not _same(one, float(found[0])):
+                raise self._differ(round_, f"the score of device {device} is {one!r}, compiled {float(found[0])!r}")
+
+    def _hold_leads(self, round_: int, free: list[int]) -> None:
+        """For as long as a lead is said to last, who is behind does not pass."""
+        policy, knobs = self._policy, self._rules.knobs
+        if not isinstance(policy, Policy) or policy.lead is None:
+            return
+        for first, second in self._pairs(free):
+            ranked = sorted((self.score(one, round_), int(self._state.devices["rank"][one]), one) for one in (first, second))
+            (score_a, _, a), (score_b, _, b) = ranked
+            rounds = policy.lead(self.view(a, round_), self.view(b, round_), score_b - score_a, knobs)
+            last = min(math.floor(rounds) if rounds < 1e15 else 10**15, self._rules.rounds - round_)
+            for later in sorted({1, 2, last // 2, last - 1, last} & set(range(1, last + 1))) if last < 10**6 else (1, last):
+                behind = [(self.score(one, round_ + later), int(self._state.devices["rank"][one])) for one in (a, b)]
+                if behind[1] < behind[0]:
+                    raise self._differ(
+                        round_, f"device {b} passes device {a} after {later} rounds, and its lead said {rounds:g}"
+                    )
+
+    def _pairs(self, free: list[int]) -> Iterator[tuple[int, int]]:
+        for _ in range(PAIRS if len(free) > 1 else 0):
+            first, second = self._random.sample(free, 2)
+            yield first, second
+
+    def score(self, device: int, round_: int) -> float:
+        """By the policy's own function, in plain Python."""
+        view, knobs = self.view(device, round_), self._rules.knobs
+        if isinstance(self._policy, Policy):
+            return last_if_nan(float(self._policy.score(view, knobs)))
+        return last_if_nan(float(self._policy.score(view, self._true_cost(device, round_), knobs)))
+
+    def view(self, device: int, round_: int) -> View:
+        known, d_min = self._state.devices[device], self._rules.knobs.min_mean_samples
+        number: Callable[[str], float] = lambda name: float(known[name])  # noqa: E731
+        observations = int(known["observations"])
+        return View(
+            round_,
+            device,
+            number("samples"),
+            int(known["selections"]),
+            observations,
+            mean_cost(number("cost_sum"), observations),
+            queue_at(number("queue"), int(known["queue_round"]), round_, d_min),
+            number("gain"),
+            number("compute_s"),
+        )
+
+    def _true_cost(self, device: int, round_: int) -> float:
+        known, rules = self._state.devices[device], self._rules
+        path_gain, cpu_hz_mean = float(known["path_gain"]), float(known["cpu_hz_mean"])
+        draw = draw_round(int(known["stream"]), round_, path_gain, cpu_hz_mean, rules.std_hz, rules.floor_hz)
+        return self._plan(rules.terms, draw.gain, draw.cpu_hz, float(known["samples"])).cost
+
+    def _differ(self, round_: int, what: str) -> EnginesDifferError:
+        return EnginesDifferError(
+            f"policy.name = {self._name!r} decides otherwise when it is compiled (round {round_}: {what}): "
+            "run.engine = 'readable' runs it as it is written."
+        )
+
+
+def _same(one: float, other: float) -> bool:
+    return struct.pack("<d", one) == struct.pack("<d", other)

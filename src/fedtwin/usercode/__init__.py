@@ -1,0 +1,16 @@
+"""Code of the user's own, named ``module:attribute``: how it is found, loaded, and told apart from changed code."""
+
+from fedtwin.usercode.digest import code_digest, source_digest
+from fedtwin.usercode.keeping import keep_sources
+from fedtwin.usercode.loading import forget_changed_code, load_object
+from fedtwin.usercode.source import code_of_function, sentence_of_error
+
+__all__ = [
+    "code_digest",
+    "code_of_function",
+    "forget_changed_code",
+    "keep_sources",
+    "load_object",
+    "sentence_of_error",
+    "source_digest",
+]

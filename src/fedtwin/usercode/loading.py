@@ -1,0 +1,160 @@
+"""Loads ``module:attribute``: from a folder under names of its own, which shadow nothing, or as Python imports it.
+
+A folder is a package with a private name. Its modules are compiled from their source as it is now, never from a cache, and
+find each other by the names they would have as scripts in that folder. Names of the standard library stay its own.
+"""
+
+import builtins
+import hashlib
+import importlib
+import importlib.abc
+import importlib.machinery
+import importlib.util
+import sys
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from types import CodeType, ModuleType
+from typing import Any
+
+from fedtwin.errors import FedtwinError
+
+PREFIX = "_fedtwin_code_"
+FOLDERS: dict[str, Path] = {}
+"""Folders by their private names."""
+
+
+def load_object(setting: str, name: str, folder: str | Path | None = None) -> Any:
+    """The object that ``setting = "module:attribute"`` names, looked for in ``folder`` first."""
+    try:
+        module, attribute = module_of(name, folder), name.partition(":")[2]
+        found: Any = module
+        for part in attribute.split("."):
+            found = getattr(found, part)
+    except FedtwinError:
+        raise
+    except Exception as error:
+        from fedtwin.usercode.source import sentence_of_error
+
+        raise FedtwinError(f"{setting} = {name!r} cannot be loaded: {sentence_of_error(error)}.") from None
+    return found
+
+
+def module_of(name: str, folder: str | Path | None = None) -> ModuleType:
+    """The module of ``module:attribute``."""
+    module = name.partition(":")[0]
+    if folder is not None and is_in(Path(folder), module):
+        return importlib.import_module(f"{package_of(Path(folder))}.{module}")
+    return importlib.import_module(module)
+
+
+def is_in(folder: Path, module: str) -> bool:
+    """Whether the folder holds the module, as a file or as a package."""
+    return module_file(folder, module) is not None
+
+
+def module_file(folder: Path, module: str) -> Path | None:
+    place = folder.joinpath(*module.split("."))
+    files = (place.with_name(f"{place.name}.py"), place / "__init__.py")
+    return next((path for path in files if path.is_file()), None)
+
+
+def package_of(folder: Path) -> str:
+    """The private name of a folder."""
+    folder = folder.resolve()
+    name = PREFIX + hashlib.sha256(str(folder).encode()).hexdigest()[:12]
+    if name not in FOLDERS:
+        FOLDERS[name] = folder
+        if not any(isinstance(finder, _Finder) for finder in sys.meta_path):
+            sys.meta_path.insert(0, _Finder())
+    return name
+
+
+def own_name(module: str) -> str:
+    """The name a module has in its folder, wherever that is."""
+    return module.partition(".")[2] if module.startswith(PREFIX) else module
+
+
+def loaded_source(module: ModuleType) -> bytes | None:
+    """The source that a module from a folder was made of."""
+    loader = getattr(module, "__loader__", None)
+    return loader.source if isinstance(loader, _Loader) else None
+
+
+def forget_changed_code(folder: str | Path) -> None:
+    """If a file of the folder has changed since it was loaded, everything from there will be loaded again."""
+    package = package_of(Path(folder))
+    names = [name for name in sys.modules if name.startswith(f"{package}.")]
+    if any(_has_changed(sys.modules[name]) for name in names):
+        for name in [package, *names]:
+            sys.modules.pop(name, None)
+
+
+def _has_changed(module: ModuleType) -> bool:
+    source = loaded_source(module)
+    try:
+        return source is not None and module.__file__ is not None and Path(module.__file__).read_bytes() != source
+    except OSError:
+        return True
+
+
+class _Loader(importlib.machinery.SourceFileLoader):
+    """Compiles the source as it is, and gives the module an ``import`` that looks beside it first."""
+
+    source: bytes = b""
+
+    def get_code(self, fullname: str) -> CodeType:  # noqa: ARG002
+        self.source = Path(self.path).read_bytes()
+        return compile(self.source, self.path, "exec", dont_inherit=True)
+
+    def exec_module(self, module: ModuleType) -> None:
+        package = module.__name__.partition(".")[0]
+        module.__dict__["__builtins__"] = {**vars(builtins), "__import__": _import_beside(package)}
+        super().exec_module(module)
+
+
+class _Finder(importlib.abc.MetaPathFinder):
+    """Knows the private names."""
+
+    def find_spec(
+        self,
+        fullname: str,
+        path: Sequence[str] | None,  # noqa: ARG002
+        target: ModuleType | None = None,  # noqa: ARG002
+    ) -> importlib.machinery.ModuleSpec | None:
+        package, _, module = fullname.partition(".")
+        folder = FOLDERS.get(package)
+        if folder is None:
+            return None
+        file = module_file(folder, module) if module else None
+        if file is not None:
+            inside = [str(file.parent)] if file.name == "__init__.py" else None
+            return importlib.util.spec_from_file_location(
+                fullname, file, loader=_Loader(fullname, str(file)), submodule_search_locations=inside
+            )
+        if module and not folder.joinpath(*module.split(".")).is_dir():
+            return None
+        spec = importlib.machinery.ModuleSpec(fullname, None, is_package=True)
+        spec.submodule_search_locations = [str(folder.joinpath(*module.split(".")))] if module else [str(folder)]
+        return spec
+
+
+def _import_beside(package: str) -> Any:
+    """``import`` for the modules of a folder: a name that lies there, and is not the standard library's, is that one."""
+
+    def import_(
+        name: str,
+        globals: Mapping[str, object] | None = None,
+        locals: Mapping[str, object] | None = None,
+        fromlist: Sequence[str] | None = (),
+        level: int = 0,
+    ) -> ModuleType:
+        top = name.partition(".")[0]
+        if level or top in sys.stdlib_module_names or top == "fedtwin" or not is_in(FOLDERS[package], top):
+            return builtins.__import__(name, globals, locals, fromlist or (), level)
+        module = importlib.import_module(f"{package}.{name}")
+        for one in fromlist or ():
+            if one != "*" and not hasattr(module, one) and is_in(FOLDERS[package], f"{name}.{one}"):
+                importlib.import_module(f"{package}.{name}.{one}")
+        return module if fromlist else sys.modules[f"{package}.{top}"]
+
+    return import_

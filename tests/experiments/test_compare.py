@@ -63,8 +63,9 @@ def test_folders_that_trained_and_those_that_did_not_are_not_compared(tmp_path: 
 
 
 def test_labels_tell_settings_apart() -> None:
-    assert label(Config()) == "CU-UCB"
-    assert label(load_config(overrides={"policy.v": 1e4, "policy.bonus_scale": 0.5})) == "CU-UCB v=10000.0 bonus_scale=0.5"
+    assert label(Config(), "CU-UCB") == "CU-UCB"
+    changed = load_config(overrides={"policy.v": 1e4, "policy.bonus_scale": 0.5})
+    assert label(changed, "CU-UCB") == "CU-UCB v=10000.0 bonus_scale=0.5"
 
 
 def test_a_policy_name_keeps_the_mode_of_the_base() -> None:

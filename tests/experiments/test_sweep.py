@@ -11,7 +11,7 @@ from pathlib import Path
 import pandas as pd
 import pytest
 
-from fedtwin.config import load_config
+from fedtwin.config import identity_of, load_config
 from fedtwin.errors import FedtwinError
 from fedtwin.experiments.backends import MOST_RUNS_IN_A_CHUNK, Done, LocalBackend, in_chunks, open_backend
 from fedtwin.experiments.batch import Job
@@ -51,7 +51,7 @@ def test_rows_stand_in_the_order_of_the_grid_and_equal_direct_runs(tmp_path: Pat
         settings = {"objective.min_mean_samples": least, "fleet.channels": channels, "run.seed": seed, "run.rounds": 60}
         config = load_config(overrides={**settings, "policy.name": scheme, "radio.max_power_w": 0.8})
         row = {name: None if pd.isna(value) else value for name, value in table.iloc[k].items()}
-        expected = run_summary(config, simulate(config, records=False).summary)
+        expected = run_summary(config, simulate(config, records=False).summary, identity_of(config))
         assert {name: row[name] for name in expected} == expected
         assert set(row) == {*expected, "objective.min_mean_samples", "fleet.channels"}
 

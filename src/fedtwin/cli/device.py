@@ -5,6 +5,7 @@ from typing import Annotated, Any
 import typer
 
 from fedtwin.cli.live_options import (
+    CodeOption,
     CredentialsOption,
     InsecureOption,
     LogFormat,
@@ -26,6 +27,7 @@ def device(
     data: Annotated[
         str | None, typer.Option(metavar="FILE.npz|NAME", help="This device's samples; the run's data set by default.")
     ] = None,
+    code: CodeOption = None,
     samples: Annotated[int | None, typer.Option(min=1, help="D_n, samples of one training; at most fleet.samples_max.")] = None,
     command: Annotated[
         str | None, typer.Option(metavar="COMMAND", help="Train by this command instead of PyTorch (docs/live.md).")
@@ -55,7 +57,7 @@ def device(
     from fedtwin.live.serving import serve
     from fedtwin.live.trainers import CommandTrainer, NoTrainer, TorchTrainer, Trainer
 
-    trainer: Trainer = TorchTrainer(name, data, samples, emulate)
+    trainer: Trainer = TorchTrainer(name, data, samples, emulate, code)
     if command is not None and samples is not None:
         trainer = CommandTrainer(command, samples)
     elif no_training and samples is not None:
@@ -84,6 +86,7 @@ def evaluator(
     server: ServerOption = None,
     run_name: RunName = "main",
     data: Annotated[str | None, typer.Option(metavar="FILE.npz|NAME", help="Test set in place of the run's.")] = None,
+    code: CodeOption = None,
     credentials: CredentialsOption = None,
     insecure: InsecureOption = False,
     log_level: LogLevel = "info",
@@ -95,7 +98,7 @@ def evaluator(
     from fedtwin.live.serving import serve
 
     def make() -> Any:
-        worker = Evaluator(servers_of(server), run_name, data=data, credentials=credentials, insecure=insecure)
+        worker = Evaluator(servers_of(server), run_name, data=data, code=code, credentials=credentials, insecure=insecure)
         return worker.run(), worker.stop
 
     serve(make)

@@ -12,6 +12,9 @@ ServerOption = Annotated[
     list[str] | None, typer.Option("--server", metavar="URL", help="NATS server, nats://HOST:PORT; again for a cluster.")
 ]
 CredentialsOption = Annotated[Path | None, typer.Option(metavar="DIR", help="Certificates made by fedtwin provision.")]
+CodeOption = Annotated[
+    Path | None, typer.Option(metavar="DIR", help="Where a model of the run's own, module:factory, lies; the working folder.")
+]
 InsecureOption = Annotated[bool, typer.Option("--insecure", help="Allow plain text to other machines.")]
 RunName = Annotated[str, typer.Option("--run", help="Name of the run: letters, digits, - and _.")]
 LogLevel = Annotated[str, typer.Option(help="debug, info, warning or error.")]

@@ -65,6 +65,8 @@ def pow(x: float, y: float) -> float:
     if math.isnan(z) and not math.isnan(x) and not math.isnan(y):
         raise ValueError("math domain error")
     if math.isinf(z) and not math.isinf(x) and not math.isinf(y):
+        if x == 0.0:
+            raise ValueError("math domain error")
         raise OverflowError("math range error")
     return z
 

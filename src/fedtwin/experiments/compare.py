@@ -100,7 +100,7 @@ def compare_folders(folders: Sequence[Path]) -> Comparison:
                     f"{str(folder)!r} cannot be compared with {str(first_folder)!r}: "
                     f"{name} is {other.get(name)!r} in one and {world.get(name)!r} in the other."
                 )
-        if summary.get("code", {}).get("learning.model") != first_summary.get("code", {}).get("learning.model"):
+        if summary.get("model_code") != first_summary.get("model_code"):
             raise FedtwinError(
                 f"{str(folder)!r} cannot be compared with {str(first_folder)!r}: the code of learning.model differs."
             )

@@ -15,18 +15,26 @@ from fedtwin.live.logs import say
 from fedtwin.live.objects import ObjectError, get_object
 from fedtwin.live.protocol import Evaluate, Evaluated, NotEvaluated, Subjects, split_body
 from fedtwin.live.tensors import Codec, UnfitError
+from fedtwin.live.trainers import with_code_in
 from fedtwin.live.transport import close, connect, unless_stopped
 
 MOST_MODEL_BYTES = 2**34
 
 
 class Evaluator:
-    """One worker for one run; ``data`` in place of the run's own data set where that is not here."""
+    """One worker for one run; ``data`` in place of the run's data set where that is not here, ``code`` for its own model."""
 
     def __init__(
-        self, servers: list[str], run: str, *, data: str | None = None, credentials: Path | None = None, insecure: bool = False
+        self,
+        servers: list[str],
+        run: str,
+        *,
+        data: str | None = None,
+        code: Path | None = None,
+        credentials: Path | None = None,
+        insecure: bool = False,
     ) -> None:
-        self._servers, self._subjects, self._data = servers, Subjects(run), data
+        self._servers, self._subjects, self._data, self._code = servers, Subjects(run), data, code
         self._credentials, self._insecure = credentials, insecure
         self._stop = asyncio.Event()
         self._settings: dict[str, object] = {}
@@ -75,7 +83,7 @@ class Evaluator:
 
     def _evaluate(self, settings: dict[str, object], model: bytes) -> Evaluated:
         if settings != self._settings:
-            self._prepare(Config.model_validate(settings))
+            self._prepare(with_code_in(self._code, Config.model_validate(settings)))
             self._settings = settings
         found = self._trainer.evaluate(self._codec.decode_own(model))
         return Evaluated(test_loss=found.test_loss, test_accuracy=found.test_accuracy)

@@ -52,7 +52,7 @@ def serve_run(
             servers = [broker.url]
             say(logging.INFO, f"devices connect with: fedtwin device NAME --server {broker.url} --run {run.name}")
         if evaluator and run.config.learning is not None and find_spec("torch") is not None and place.has("evaluator"):
-            worker = Worker(evaluator_command(servers, run.name, place, logs))
+            worker = Worker(evaluator_command(servers, run.name, run.config.code.folder, place, logs))
         look_after = worker.look_after if worker is not None else None
         edge_options = EdgeOptions(servers, broker, place.credentials_of("edge"), place.insecure, metrics, grace_s, look_after)
 

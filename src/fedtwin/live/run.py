@@ -28,6 +28,7 @@ from fedtwin.live.whole_file import write_whole
 from fedtwin.policies import power_rule
 from fedtwin.records.folder import CONFIG_NAME, LOCK_NAME, SUMMARY_NAME, write_config
 from fedtwin.records.lock import Lock
+from fedtwin.usercode import source_digest
 
 MODELS = "models"
 
@@ -128,9 +129,15 @@ class LiveRun:
             listener(event, self)
 
     def shared_settings(self) -> dict[str, Any]:
-        """The configuration as devices and workers get it, without what lies here only: files, and a policy of one's own."""
+        """The configuration as devices and workers get it, without what lies here only: files, and a policy of one's own.
+
+        Of a model of one's own they get the digest: everybody must have the same source.
+        """
         settings: dict[str, Any] = self.config.model_dump(mode="json", exclude_none=True)
         settings["fleet"].pop("file", None)
+        settings.pop("code", None)
+        if (model := self.config.own_code.get("learning.model")) is not None:
+            settings["code"] = {"model_source": source_digest(model, self.config.code.folder)}
         settings["policy"]["power"] = power_rule(self.config)
         return settings
 

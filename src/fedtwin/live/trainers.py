@@ -41,6 +41,13 @@ class Trainer(Protocol):
     def stop(self) -> None: ...
 
 
+def with_code_in(folder: Path | None, config: Config) -> Config:
+    """The run's settings, with its own code looked for in a folder of this machine."""
+    if folder is None:
+        return config
+    return config.model_copy(update={"code": config.code.model_copy(update={"folder": str(folder)})})
+
+
 class NoTrainer:
     """Gives the model back as it came: for measuring everything else."""
 
@@ -134,7 +141,10 @@ class TorchTrainer:
     the K-th share of that, dealt as in the simulator.
     """
 
-    def __init__(self, name: str, data: str | None, samples: int | None, fleet_device: int | None) -> None:
+    def __init__(
+        self, name: str, data: str | None, samples: int | None, fleet_device: int | None, code: Path | None = None
+    ) -> None:
+        self._code = code
         self._number = zlib.crc32(name.encode()) if fleet_device is None else fleet_device
         self._data, self._given_samples, self._fleet_device = data, samples, fleet_device
         self._samples = 0
@@ -158,7 +168,7 @@ class TorchTrainer:
             raise FedtwinError("Training here needs PyTorch: pip install 'fedtwin[learn]', or give --command.") from None
         torch.set_num_threads(1)
         learning = config.learning or LearningConfig()
-        config = config.model_copy(update={"learning": learning})
+        config = with_code_in(self._code, config.model_copy(update={"learning": learning}))
         data = load_dataset(self._data or learning.dataset)
         self._seed, self._epochs = config.run.seed, learning.local_epochs
         self._share = np.arange(len(data.y_train), dtype=np.int64)

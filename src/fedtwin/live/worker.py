@@ -34,10 +34,12 @@ class Worker:
         self._process.wait()
 
 
-def evaluator_command(servers: list[str], run: str, place: Place, logs: list[str]) -> list[str]:
+def evaluator_command(servers: list[str], run: str, code: str | None, place: Place, logs: list[str]) -> list[str]:
     command = [sys.executable, "-m", "fedtwin", "evaluator", "--run", run, *logs]
     for url in servers:
         command += ["--server", url]
+    if code is not None:
+        command += ["--code", code]
     credentials = place.credentials_of("evaluator")
     if credentials is not None:
         command += ["--credentials", str(credentials)]

@@ -15,6 +15,9 @@ from fedtwin.physics.fleet import FleetColumns
 from fedtwin.policies import power_rule, scheme_name
 from fedtwin.records import DEVICES, SCHEMA_VERSION, Summary, read_rounds
 
+CODE_COLUMNS = {"policy.name": "policy_code", "learning.model": "model_code"}
+"""Where the digests of the user's own code stand in a summary, by the settings that name it."""
+
 
 @dataclass
 class Series:
@@ -66,7 +69,7 @@ def run_summary(config: Config, summary: Summary, identity: Identity) -> dict[st
         "package_version": __version__,
         "config_hash": identity.hash,
         "schema_version": SCHEMA_VERSION,
-        **({"code": identity.code} if identity.code else {}),
+        **{CODE_COLUMNS[setting]: digest for setting, digest in identity.code.items()},
     }
 
 

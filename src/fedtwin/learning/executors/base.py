@@ -6,13 +6,14 @@ from typing import Protocol
 
 from torch import nn
 
-from fedtwin.config import Config, LearningConfig
+from fedtwin.config import CodeConfig, Config, LearningConfig
 from fedtwin.draws import Purpose, stream
 from fedtwin.errors import FedtwinError
 from fedtwin.learning.layout import Layout, Weights
 from fedtwin.learning.local import Evaluated, Images, LocalTrainer, Trained, initial_weights, model_layout
 from fedtwin.learning.models import build_model
 from fedtwin.learning.partition import Indices
+from fedtwin.usercode import source_digest
 
 
 class Executor(Protocol):
@@ -64,8 +65,17 @@ class Workload:
 def make_workload(config: Config, image_shape: tuple[int, int, int], classes: int) -> Workload:
     if config.learning is None:
         raise ValueError("a run without [learning] has no workload")
+    if config.code.model_source is not None:
+        check_same_source(config.learning.model, config.code)
     seed = stream(config.run.seed, int(Purpose.MODEL), 0)
     return Workload(config.learning, image_shape, classes, seed, config.fleet.channels, config.code.folder)
+
+
+def check_same_source(model: str, code: CodeConfig) -> None:
+    """A device or worker of a live fleet trains the run's model, not another one of the same name."""
+    if source_digest(model, code.folder) != code.model_source:
+        where = f"in {code.folder!r}" if code.folder is not None else "here"
+        raise FedtwinError(f"learning.model = {model!r}: the source {where} is not the run's: copy the edge server's files.")
 
 
 def make_executor(workload: Workload) -> Executor:

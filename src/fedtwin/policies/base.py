@@ -3,7 +3,9 @@
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Literal, NamedTuple
+from typing import Any, Literal, NamedTuple, get_args
+
+from fedtwin.errors import FedtwinError
 
 PowerRule = Literal["optimal", "max"]
 
@@ -65,6 +67,11 @@ class Policy:
     power: PowerRule
     lead: Callable[[View, View, float, Knobs], float] | None = None
 
+    def __post_init__(self) -> None:
+        _check_rules(self.power, score=self.score)
+        if self.lead is not None:
+            _check_rules(self.power, lead=self.lead)
+
 
 @dataclass(frozen=True)
 class OraclePolicy:
@@ -72,3 +79,16 @@ class OraclePolicy:
 
     score: Callable[[View, float, Knobs], float]
     power: PowerRule
+
+    def __post_init__(self) -> None:
+        _check_rules(self.power, score=self.score)
+
+
+def _check_rules(power: Any, **functions: Any) -> None:
+    """Whoever writes a policy hears at once of what could only fail, or mislead, later."""
+    if not isinstance(power, str) or power not in get_args(PowerRule):
+        allowed = " or ".join(map(repr, get_args(PowerRule)))
+        raise FedtwinError(f"power = {power!r} is unknown: choose {allowed}.")
+    for name, function in functions.items():
+        if not callable(function):
+            raise FedtwinError(f"{name} = {function!r} is a {type(function).__name__}: a function is needed.")

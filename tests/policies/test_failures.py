@@ -152,10 +152,10 @@ def test_an_unknown_power_rule_is_refused_where_the_policy_is_made(kind: Callabl
 
 @pytest.mark.parametrize("kind", [Policy, OraclePolicy])
 def test_a_score_that_cannot_be_called_is_refused_where_the_policy_is_made(kind: Callable[..., object]) -> None:
-    with pytest.raises(FedtwinError, match="score = 3 .*int.* function"):
+    with pytest.raises(FedtwinError, match=r"score = 3 .*int.* function"):
         kind(3, power="max")
 
 
 def test_a_lead_that_cannot_be_called_is_refused_where_the_policy_is_made() -> None:
-    with pytest.raises(FedtwinError, match="lead = 5 .*int.* function"):
+    with pytest.raises(FedtwinError, match=r"lead = 5 .*int.* function"):
         Policy(lambda *_: 0.0, power="max", lead=5)  # type: ignore[arg-type]

@@ -1,4 +1,4 @@
-"""What is said where a policy of the user's own fails: one sentence with the round, the device, and the line in the user's file."""
+"""What is said where a policy of the user's own fails: one sentence with round, device, and the line in the user's file."""
 
 import math
 import reprlib

@@ -19,6 +19,7 @@ from fedtwin.records.folder import ROWS_PER_PART, read_unfinished
 from fedtwin.sim import asynchronous, synchronous
 from fedtwin.sim.compiled import engine_for, run_compiled
 from fedtwin.sim.engine import Engine
+from fedtwin.sim.limits import sentence_of_declines
 from fedtwin.sim.result import Result, Series, devices_table, run_summary
 
 if TYPE_CHECKING:
@@ -111,11 +112,14 @@ def simulate(
     """Runs the configuration. Records go to the folder ``out``, or stay in the result, or (``records=False``) nowhere."""
     if sentence := impossible_min_mean_samples(config):
         warnings.warn(sentence, FedtwinWarning, stacklevel=2)
-    return _run(
+    result = _run(
         config, Path(out) if out is not None else None, None,
         trace=trace, records=records, checkpoints=checkpoints, progress=progress, checkpoint_every_s=checkpoint_every_s,
         executor=executor,
     )  # fmt: skip
+    if sentence := sentence_of_declines(config, result.summary):
+        warnings.warn(sentence, FedtwinWarning, stacklevel=2)
+    return result
 
 
 def resume(
@@ -129,10 +133,13 @@ def resume(
         from fedtwin.learning.checkpoint import read_checkpoint
 
         state = read_checkpoint(path, config_hash(config))
-    return _run(
+    result = _run(
         config, path, _Resumed(state),
         trace=trace, records=True, checkpoints=(), progress=progress, checkpoint_every_s=checkpoint_every_s,
     )  # fmt: skip
+    if sentence := sentence_of_declines(config, result.summary):
+        warnings.warn(sentence, FedtwinWarning, stacklevel=2)
+    return result
 
 
 @dataclass(frozen=True)

@@ -112,6 +112,7 @@ def decisions(log: list[events.Event]) -> list[tuple[int, int, float, float, flo
     return [(event.round, event.device, event.score, event.queue, event.total_queue) for event in asked]
 
 
+@pytest.mark.filterwarnings("ignore::fedtwin.errors.FedtwinWarning")
 @pytest.mark.parametrize("policy", HONEST)
 @pytest.mark.parametrize(("devices", "channels", "max_time_s"), [(12, 5, 1.0), (9, 9, 0.7), (6, 4, 0.42)])
 def test_the_live_core_decides_as_the_simulator(policy: str, devices: int, channels: int, max_time_s: float) -> None:

@@ -14,7 +14,7 @@ def offer(cost: float = 0.4) -> Offer:
 
 def coordinator(name: str = "cu-ucb", *, on_selection: bool = True, ranks: list[int] | None = None) -> Coordinator:
     twin = new_twin([80, 80, 80], 1.0)
-    return Coordinator(twin, load_policy(name), KNOBS, ranks or [2, 0, 1], learn_on_selection=on_selection)
+    return Coordinator(twin, load_policy(name), KNOBS, ranks or [2, 0, 1], policy_name=name, learn_on_selection=on_selection)
 
 
 def chosen(server: Coordinator) -> int:

@@ -10,7 +10,8 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 from fedtwin.errors import FedtwinError
-from fedtwin.policies.base import Knobs, OraclePolicy, Policy, View, last_if_nan
+from fedtwin.policies.base import Knobs, OraclePolicy, Policy, View, as_if_told, last_if_nan
+from fedtwin.policies.failures import score_of, sentence_of_nan
 from fedtwin.twin import update
 from fedtwin.twin.state import Status, Twin, queue_at, total_queue
 from fedtwin.twin.update import Offer
@@ -36,14 +37,21 @@ class Snapshot(NamedTuple):
 
 
 class Coordinator:
-    """``ranks`` break ties; an oracle policy needs ``true_cost`` with every choice."""
+    """``ranks`` break ties; an oracle policy needs ``true_cost`` with every choice. ``policy_name`` is for error messages."""
 
     def __init__(
-        self, twin: Twin, policy: Policy | OraclePolicy, knobs: Knobs, ranks: list[int], *, learn_on_selection: bool
+        self,
+        twin: Twin,
+        policy: Policy | OraclePolicy,
+        knobs: Knobs,
+        ranks: list[int],
+        *,
+        policy_name: str,
+        learn_on_selection: bool,
     ) -> None:
         self.twin = twin
         self.round = 0
-        self._policy = policy
+        self._policy, self._policy_name = policy, policy_name
         self._knobs = knobs
         self._ranks = ranks
         self._learn_on_selection = learn_on_selection
@@ -57,15 +65,20 @@ class Coordinator:
     def choose(self, true_cost: TrueCost | None = None) -> Decision | None:
         """n*(t), the arg min of the policy's score over the devices that may be asked; None when nobody is left."""
         best: tuple[float, int, View] | None = None
+        a_number = False
         for device in range(len(self.twin.devices)):
             if not self._may_be_asked(device):
                 continue
             view = self._view(device)
-            score, rank = self._score(view, true_cost), self._ranks[device]
+            number, rank = self._score(view, true_cost), self._ranks[device]
+            score = last_if_nan(number)
+            a_number = a_number or score == number
             if best is None or score < best[0] or (score == best[0] and rank < best[1]):
                 best = score, rank, view
         if best is None:
             return None
+        if not a_number and not self._asked:
+            self._refuse_nan(true_cost)
         score, _, view = best
         self.mark_asked(view.device)
         return Decision(self.round, view.device, score, view.queue)
@@ -94,7 +107,7 @@ class Coordinator:
         return Snapshot(
             [self._may_be_asked(view.device) for view in views],
             [view.queue for view in views],
-            [self._score(view, true_cost) for view in views],
+            [last_if_nan(self._score(view, true_cost)) for view in views],
         )
 
     def total_queue(self) -> float:
@@ -155,12 +168,14 @@ class Coordinator:
         )
 
     def _score(self, view: View, true_cost: TrueCost | None) -> float:
-        try:
-            if isinstance(self._policy, Policy):
-                return last_if_nan(self._policy.score(view, self._knobs))
-            if true_cost is None:
-                raise TypeError("an oracle policy chooses only where the true costs are known")
-            return last_if_nan(self._policy.score(view, true_cost(view.device), self._knobs))
-        except ArithmeticError as error:
-            what = f"{type(error).__name__}: {error}"
-            raise FedtwinError(f"The policy's score of device {view.device} failed in round {view.round}: {what}.") from None
+        if isinstance(self._policy, Policy):
+            return score_of(self._policy_name, self._policy.score, view, self._knobs)
+        if true_cost is None:
+            raise TypeError("an oracle policy chooses only where the true costs are known")
+        return score_of(self._policy_name, self._policy.score, view, true_cost(view.device), self._knobs)
+
+    def _refuse_nan(self, true_cost: TrueCost | None) -> None:
+        """Nobody has a score in this round: an error, unless it is only for want of what the devices have not told yet."""
+        idle = [as_if_told(self._view(device)) for device in range(len(self.twin.devices)) if self._may_be_asked(device)]
+        if all(math.isnan(self._score(view, true_cost)) for view in idle):
+            raise FedtwinError(sentence_of_nan(self._policy_name, self.round))

@@ -186,3 +186,14 @@ def test_bad_input_is_one_sentence_and_exit_code_2(cli: Cli, tmp_path: Path, nam
     assert len(done.stderr.strip().splitlines()) == 1, done.stderr
     assert done.stdout == ""
     assert sorted(path.name for path in tmp_path.rglob("*")) == before, "nothing was written"
+
+
+def test_a_policy_that_fails_is_one_sentence_and_exit_code_2_and_its_rows_are_kept(cli: Cli, tmp_path: Path) -> None:
+    score = "lambda view, knobs: ([1.0] * 40)[view.round]"
+    (tmp_path / "failing.py").write_text(f"from fedtwin.policies import Policy\nPOLICY = Policy({score}, power='max')\n")
+    settings = ("--policy", "failing:POLICY", "--rounds", 100, "--set", "run.engine=readable")
+    done = cli("run", *settings, "--out", "run")
+    assert (done.returncode, done.stdout) == (2, "") and len(done.stderr.splitlines()) == 1
+    assert "policy.name = 'failing:POLICY' failed in round 40 for device" in done.stderr
+    assert f"IndexError: list index out of range ({tmp_path / 'failing.py'}, line 2)" in done.stderr
+    assert pd.read_parquet(tmp_path / "run" / "rounds.parquet")["round"].max() == 39

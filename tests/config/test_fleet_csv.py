@@ -1,6 +1,7 @@
 import math
 from pathlib import Path
 
+import pyarrow.parquet as pq
 import pytest
 
 from fedtwin.config import config_hash, load_config
@@ -8,11 +9,12 @@ from fedtwin.config.fleet_csv import read_fleet_csv
 from fedtwin.errors import FedtwinError
 from fedtwin.physics.channel import path_gain
 from fedtwin.physics.fleet import make_fleet
+from fedtwin.sim import simulate
 
 
 def write(tmp_path: Path, text: str) -> Path:
     path = tmp_path / "fleet.csv"
-    path.write_text(text)
+    path.write_text(text, encoding="utf-8")
     return path
 
 
@@ -50,6 +52,15 @@ def test_four_ways_to_say_where_a_device_is(tmp_path: Path, header: str, cells: 
         ("distance_m,samples,cpu_hz\n50,80\n", "line 2: cpu_hz = None"),
         ("distance_m,samples,cpu_hz\n50,nan,1e9\n", "line 2: samples = 'nan'"),
         ("x_m,y_m,samples,cpu_hz\n0,0,80,1e9\n", "stands on the server"),
+        ("distance_m,samples,cpu_hz,max_power_w\n50,80,1e9,0.001\n", "no column max_power_w is known"),
+        ("distance_m,samples,cpu_hz,colour\n50,80,1e9,red\n", "allowed are samples, cpu_hz, name"),
+        ("distance_m,samples,cpu_hz,\n50,80,1e9,1\n", "column 4 has no name"),
+        ("distance_m,sample,cpu_hz\n50,80,1e9\n", "no column sample is known (did you mean samples?)"),
+        ("distance_m,samples,cpu_hz,x_m\n50,80,1e9,3\n", "x_m without y_m"),
+        ("distance_m,samples,cpu_hz\n50,80,1e9,7\n", "line 2 has more cells than the header"),
+        ("name,distance_m,samples,cpu_hz\npress,50,80,1e9\n,50,80,1e9\n", "line 3: name = '' is empty"),
+        ("name,distance_m,samples,cpu_hz\na,50,80,1e9\nb,50,80,1e9\na,50,80,1e9\n", "line 4: name = 'a' stands in line 2 too"),
+        ("name,device,distance_m,samples,cpu_hz\na,b,50,80,1e9\n", "name and device: keep one"),
     ],
 )
 def test_a_bad_file_is_one_sentence(tmp_path: Path, text: str, sentence: str) -> None:
@@ -75,3 +86,18 @@ def test_a_file_is_found_beside_its_configuration_and_hashed_by_content(tmp_path
     assert config_hash(load_config(elsewhere / "c.toml")) == first
     write(elsewhere, "distance_m,samples,cpu_hz\n51,80,2e9\n")
     assert config_hash(load_config(elsewhere / "c.toml")) != first
+
+
+@pytest.mark.parametrize(("column", "engine"), [("name", "compiled"), ("name", "readable"), ("device", "readable")])
+def test_the_names_of_devices_reach_the_records(tmp_path: Path, column: str, engine: str) -> None:
+    path = write(tmp_path, f"{column},distance_m,samples,cpu_hz\n press-1 ,50,80,2e9\nöfen,70,90,1e9\n7,90,90,1e9\n")
+    settings = {"fleet.file": str(path), "fleet.channels": 2, "run.rounds": 10, "run.engine": engine}
+    result = simulate(load_config(overrides=settings), out=tmp_path / "run")
+    on_disk = pq.read_table(tmp_path / "run" / "devices.parquet")
+    assert on_disk["name"].to_pylist() == ["press-1", "öfen", "7"] and on_disk.equals(result.devices)
+
+
+def test_a_fleet_without_names_has_no_column_for_them(tmp_path: Path) -> None:
+    path = write(tmp_path, "distance_m,samples,cpu_hz\n50,80,2e9\n")
+    config = load_config(overrides={"fleet.file": str(path), "fleet.channels": 1, "run.rounds": 5})
+    assert "name" not in simulate(config).devices.column_names

@@ -8,6 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fedtwin.config import Config, build_config
+from fedtwin.errors import FedtwinError
 from fedtwin.live import events
 from fedtwin.live.core import Core
 from fedtwin.live.gate import believe
@@ -111,6 +112,7 @@ def decisions(log: list[events.Event]) -> list[tuple[int, int, float, float, flo
     return [(event.round, event.device, event.score, event.queue, event.total_queue) for event in asked]
 
 
+@pytest.mark.filterwarnings("ignore::fedtwin.errors.FedtwinWarning")
 @pytest.mark.parametrize("policy", HONEST)
 @pytest.mark.parametrize(("devices", "channels", "max_time_s"), [(12, 5, 1.0), (9, 9, 0.7), (6, 4, 0.42)])
 def test_the_live_core_decides_as_the_simulator(policy: str, devices: int, channels: int, max_time_s: float) -> None:
@@ -167,3 +169,14 @@ def test_the_ledger_survives_a_torn_line(tmp_path: Path) -> None:
     ledger.append(second)
     ledger.close()
     assert list(read_events(path)) == [first, second]
+
+
+def test_a_policys_own_error_is_one_sentence_in_the_live_core_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "live_failing.py").write_text(
+        "from fedtwin.policies import Policy\nPOLICY = Policy(lambda view, knobs: {}[view.device], power='optimal')\n",
+        encoding="utf-8",
+    )
+    monkeypatch.syspath_prepend(str(tmp_path))
+    script = Script(config_of("live_failing:POLICY", 4, 2, 10, 0))
+    with pytest.raises(FedtwinError, match=r"'live_failing:POLICY' failed in round 1 for device \d: KeyError: .*, line 2\)"):
+        script.play()

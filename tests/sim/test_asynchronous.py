@@ -95,6 +95,7 @@ def test_staleness_is_the_aggregations_since_the_download() -> None:
     assert version == 400
 
 
+@pytest.mark.filterwarnings("ignore::fedtwin.errors.FedtwinWarning")
 def test_a_fleet_that_always_declines_passes_every_round() -> None:
     result = simulate(load_config(overrides={"objective.max_time_s": 0.05, "run.rounds": 7}))
     summary = result.summary
@@ -104,6 +105,7 @@ def test_a_fleet_that_always_declines_passes_every_round() -> None:
     assert {row["decline_reason"] for row in rows_of(result)} == {"compute-time"}
 
 
+@pytest.mark.filterwarnings("ignore::fedtwin.errors.FedtwinWarning")
 def test_a_channel_left_empty_is_filled_at_the_next_arrival() -> None:
     """With many declines some rounds pass; later rounds at the same clock fill the channels again."""
     changes = {"objective.max_time_s": 0.45, "run.rounds": 600, "fleet.devices": 6, "fleet.channels": 5}

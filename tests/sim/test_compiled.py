@@ -125,7 +125,7 @@ def test_fleets_are_the_same_drawn_by_either() -> None:
     config = load_config(overrides={"fleet.devices": fleet.LARGE, "run.seed": 3})
     drawn, by_hand = fleet.fleet_columns(config), [fleet.make_fleet(config)[n] for n in (0, 17, fleet.LARGE - 1)]
     small = fleet.fleet_columns(load_config(overrides={"fleet.devices": 100, "run.seed": 3}))
-    for column, few in zip(drawn, small, strict=True):
+    for column, few in zip(drawn.numbers, small.numbers, strict=True):
         assert (column[:100] == few).all()
     assert by_hand[1].samples == drawn.samples[17]
 
@@ -222,7 +222,7 @@ def test_a_score_that_is_no_number_comes_last_in_both() -> None:
 @pytest.mark.parametrize("engine", ["readable", "compiled"])
 def test_a_score_that_fails_is_one_sentence_in_both(engine: str) -> None:
     overrides = {"policy.name": f"{__name__}:PER_SELECTION", "run.rounds": 20, "run.engine": engine}
-    with pytest.raises(FedtwinError, match=r"failed in round 1: ZeroDivisionError"):
+    with pytest.raises(FedtwinError, match=r"failed in round 1( for device \d+)?: ZeroDivisionError"):
         simulate(load_config(overrides=overrides))
 
 

@@ -61,6 +61,7 @@ def test_the_queue_grows_once_a_round_and_rows_show_it_before_the_update() -> No
     assert result.summary.total_queue == pytest.approx(math.fsum(queues))
 
 
+@pytest.mark.filterwarnings("ignore::fedtwin.errors.FedtwinWarning")
 def test_declines_shrink_a_round_and_an_empty_one_costs_the_deadline() -> None:
     changes = {"policy.power": "optimal", "run.rounds": 30, "objective.max_time_s": 0.05}
     by_round, result = sync_rows(**changes)

@@ -39,7 +39,7 @@ def configured(
 ) -> Config:
     (folder / "mine.py").write_text(OF_QUEUES.format(score=score, lead=lead, has_lead=has_lead, more=more))
     (folder / "mine.toml").write_text("[policy]\nname = 'mine:POLICY'\n")
-    return load_config(folder / "mine.toml", {"run.rounds": 300, **settings})
+    return load_config(folder / "mine.toml", {"run.rounds": 300, **(settings or {})})
 
 
 def by(config: Config, engine: str, **options: Any) -> Result:
@@ -92,20 +92,20 @@ def test_a_difference_stops_compiled_and_starts_auto_again_readably(tmp_path: Pa
 
 @pytest.mark.parametrize("lead", ["math.inf", pytest.param("40.0 + gap", marks=pytest.mark.slow)])
 def test_a_lead_that_breaks_its_word_is_found(tmp_path: Path, lead: str) -> None:
-    config = configured(tmp_path, score="-view.queue * view.samples", lead=lead, has_lead=True, **LARGE)
+    config = configured(tmp_path, score="-view.queue * view.samples", lead=lead, has_lead=True, settings=LARGE)
     with pytest.raises(EnginesDifferError, match=r"by its lead device|passes device"):
         by(config, "compiled")
 
 
 @pytest.mark.slow
 def test_a_lead_that_keeps_its_word_runs_through(tmp_path: Path) -> None:
-    config = configured(tmp_path, score="view.selections * 1.0", lead="math.inf", has_lead=True, **LARGE)
+    config = configured(tmp_path, score="view.selections * 1.0", lead="math.inf", has_lead=True, settings=LARGE)
     assert by(config, "compiled").rounds.equals(by(config, "readable").rounds)
 
 
 @pytest.mark.slow
 def test_with_everybody_in_flight_some_scores_are_compared(tmp_path: Path) -> None:
-    config = configured(tmp_path, score="view.queue", **{"fleet.devices": 5, "fleet.channels": 5, "run.rounds": 100})
+    config = configured(tmp_path, score="view.queue", settings={"fleet.devices": 5, "fleet.channels": 5, "run.rounds": 100})
     assert by(config, "compiled").rounds.equals(by(config, "readable").rounds)
 
 
@@ -121,8 +121,18 @@ def test_with_everybody_in_flight_some_scores_are_compared(tmp_path: Path) -> No
 def test_an_error_of_the_users_is_a_sentence_with_file_and_line_in_both(
     tmp_path: Path, engine: str, score: str, error: str
 ) -> None:
-    with pytest.raises(FedtwinError, match=rf"failed in round 1: ({error}).*mine\.py, line 6"):
+    with pytest.raises(FedtwinError, match=rf"failed in round 1 for device \d+: ({error}).*mine\.py, line 6"):
         by(configured(tmp_path, score=score), engine)
+
+
+@pytest.mark.parametrize("mode", ["async", pytest.param("sync", marks=pytest.mark.slow)])
+def test_scores_that_are_all_nan_are_one_sentence_in_both(tmp_path: Path, mode: str) -> None:
+    """From the 40th round on; before, a score that is NaN for want of what is not told yet comes last in both."""
+    score = "view.compute_s if view.round < 40 else math.inf - math.inf"
+    config = configured(tmp_path, score=score, settings={"run.mode": mode})
+    for engine in ("readable", "compiled"):
+        with pytest.raises(FedtwinError, match=r"gives every idle device the score NaN in round 40"):
+            by(config, engine)
 
 
 def test_a_constant_changed_in_this_process_is_compiled_anew(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -43,7 +43,7 @@ def test_code_is_looked_for_beside_its_toml_and_shadows_nothing(tmp_path: Path) 
     two = write(tmp_path / "two", mine=POLICY, constants="FACTOR = 2.0\n", random="raise RuntimeError('shadowed')\n")
     policies = [policy_of(configured(folder)) for folder in (one, two)]
     assert all(isinstance(policy, Policy) for policy in policies)
-    factors = [policy.score.__globals__["FACTOR"] for policy in policies]  # type: ignore[attr-defined]
+    factors = [policy.score.__globals__["FACTOR"] for policy in policies]
     assert factors == [1.0, 2.0]
     assert not {"mine", "constants"} & sys.modules.keys()
     assert importlib.import_module("random").random() < 1.0

@@ -1,16 +1,19 @@
-"""The command line. Bad input is one sentence on standard error and exit code 2; an interruption is 130."""
+"""The command line. Bad input is one sentence on standard error and exit code 2; a run in which nobody was selected is 3, an
+interruption 130, output that nobody reads 141."""
 
 import sys
 import warnings
 from pathlib import Path
 
+from fedtwin.cli.terminal import BAD_INPUT, Terminal
 from fedtwin.errors import FedtwinError, FedtwinWarning
 
-BAD_INPUT, INTERRUPTED = 2, 130
+INTERRUPTED = 130
 
 
 def main() -> None:
     """Entry point of ``fedtwin``."""
+    terminal = Terminal()
     warnings.simplefilter("always", FedtwinWarning)
     warnings.showwarning = _show_warning
     sys.path.append(str(Path.cwd()))  # policies and models of the user's own, named module:attribute
@@ -30,7 +33,7 @@ def main() -> None:
         code = BAD_INPUT
     if code == INTERRUPTED:
         print("interrupted", file=sys.stderr)
-    sys.exit(code)
+    sys.exit(terminal.exit_code(code))
 
 
 def _show_warning(message: Warning | str, *_: object, **__: object) -> None:

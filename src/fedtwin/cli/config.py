@@ -22,7 +22,7 @@ def show(
     if as_json:
         print_json(config.model_dump(mode="json"))
     else:
-        typer.echo(to_toml(config), nl=False)
+        typer.echo(to_toml(config).encode(), nl=False)  # TOML is UTF-8 whatever the terminal
 
 
 @config_app.command()

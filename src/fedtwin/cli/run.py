@@ -1,7 +1,7 @@
 """``fedtwin run``: simulate one configuration."""
 
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -15,8 +15,10 @@ from fedtwin.cli.options import (
     configuration,
 )
 from fedtwin.cli.screen import number, print_json, print_table, progress_bar
+from fedtwin.config import Config
 from fedtwin.errors import FedtwinError
 
+NOBODY_SELECTED = 3
 EXPLAINED = {
     "mean_cost": "mean cost Ω of a selection",
     "mean_time_s": "mean time of an update, s",
@@ -68,7 +70,12 @@ def run(
             result = simulate(
                 config, out=out, trace=trace, records=False, progress=progress, checkpoint_every_s=checkpoint_every_s
             )
-    summary = run_summary(config, result.summary, result.identity)
+    _show(run_summary(config, result.summary, result.identity), config, out, as_json=as_json)
+    if result.summary.rounds == 0:
+        raise typer.Exit(NOBODY_SELECTED)
+
+
+def _show(summary: dict[str, Any], config: Config, out: Path | None, *, as_json: bool) -> None:
     if as_json:
         print_json(summary)
         return

@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 import typer
 
+from fedtwin.cli.terminal import in_letters_of
+
 if TYPE_CHECKING:
     from rich.progress import Progress, TaskID
 
@@ -27,15 +29,19 @@ def print_table(title: str, columns: Sequence[str], rows: Sequence[Sequence[str]
     from rich.measure import Measurement
     from rich.table import Table
 
+    console, wide = Console(), Console(width=500)
+
+    def shown(text: str) -> str:
+        return in_letters_of(console.encoding, text)
+
     def table_of(count: int) -> Table:
-        table = Table(title=title, title_justify="left", title_style="bold", box=box.SIMPLE)
+        table = Table(title=shown(title), title_justify="left", title_style="bold", box=box.SIMPLE)
         for k, column in enumerate(columns[:count]):
-            table.add_column(column, justify="right" if k else "left", no_wrap=True)
+            table.add_column(shown(column), justify="right" if k else "left", no_wrap=True)
         for row in rows:
-            table.add_row(*row[:count])
+            table.add_row(*map(shown, row[:count]))
         return table
 
-    console, wide = Console(), Console(width=500)
     table = table_of(len(columns))
     width = Measurement.get(wide, wide.options, table).maximum
     if console.is_terminal and width > console.width and essential is not None:

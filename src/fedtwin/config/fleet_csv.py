@@ -1,10 +1,12 @@
 """A user's own devices, from a CSV file with one line each.
 
 Columns: ``samples``, ``cpu_hz`` (the mean), and where the device is, in one of four ways: ``x_m`` and ``y_m`` (the server
-at the origin), ``distance_m``, ``path_gain`` (linear), or ``path_gain_db``.
+at the origin), ``distance_m``, ``path_gain`` (linear), or ``path_gain_db``. A column ``name`` (or ``device``) names the
+devices in the records. Any other column is an error: what it says would be ignored.
 """
 
 import csv
+import difflib
 import math
 from pathlib import Path
 from typing import NamedTuple
@@ -12,6 +14,8 @@ from typing import NamedTuple
 from fedtwin.errors import FedtwinError
 
 POSITION_COLUMNS = (("x_m", "y_m"), ("distance_m",), ("path_gain",), ("path_gain_db",))
+NAME_COLUMNS = ("name", "device")
+ALLOWED = ("samples", "cpu_hz", *NAME_COLUMNS, *(column for columns in POSITION_COLUMNS for column in columns))
 
 
 class FleetRow(NamedTuple):
@@ -21,6 +25,7 @@ class FleetRow(NamedTuple):
     path_gain: float | None
     cpu_hz_mean: float
     samples: int
+    name: str | None = None
 
 
 def read_fleet_csv(path: Path) -> list[FleetRow]:
@@ -35,6 +40,7 @@ def read_fleet_csv(path: Path) -> list[FleetRow]:
         raise FedtwinError(f"fleet.file = {str(path)!r} cannot be read: {error}.") from None
     if len(set(columns)) < len(columns):
         raise FedtwinError(f"fleet.file = {str(path)!r} has a column twice: {columns}.")
+    _refuse_unknown(path, columns)
     positions = [names for names in POSITION_COLUMNS if set(names) <= set(columns)]
     if len(positions) > 1:
         raise FedtwinError(
@@ -48,7 +54,41 @@ def read_fleet_csv(path: Path) -> list[FleetRow]:
         raise FedtwinError(f"fleet.file = {str(path)!r} has no column {', nor '.join(missing)}; it has {columns}.")
     if not rows:
         raise FedtwinError(f"fleet.file = {str(path)!r} lists no device: at least one line under the header is needed.")
-    return [_parse(path, line, row, position) for line, row in rows]
+    devices = [_parse(path, line, row, position) for line, row in rows]
+    naming = next((column for column in NAME_COLUMNS if column in columns), None)
+    if naming is None:
+        return devices
+    return [device._replace(name=name) for device, name in zip(devices, _names(path, rows, naming), strict=True)]
+
+
+def _refuse_unknown(path: Path, columns: list[str]) -> None:
+    for place, column in enumerate(columns, start=1):
+        if not column:
+            raise FedtwinError(f"fleet.file = {str(path)!r}: column {place} has no name.")
+        if column not in ALLOWED:
+            close = difflib.get_close_matches(column, ALLOWED, n=1)
+            hint = f" (did you mean {close[0]}?)" if close else ""
+            allowed = ", ".join(ALLOWED)
+            raise FedtwinError(f"fleet.file = {str(path)!r}: no column {column} is known{hint}; allowed are {allowed}.")
+    if ("x_m" in columns) != ("y_m" in columns):
+        there, missing = ("x_m", "y_m") if "x_m" in columns else ("y_m", "x_m")
+        raise FedtwinError(f"fleet.file = {str(path)!r} has {there} without {missing}.")
+    if set(NAME_COLUMNS) <= set(columns):
+        raise FedtwinError(f"fleet.file = {str(path)!r} has both {' and '.join(NAME_COLUMNS)}: keep one.")
+
+
+def _names(path: Path, rows: list[tuple[int, dict[str, str]]], column: str) -> list[str]:
+    lines: dict[str, int] = {}
+    for line, row in rows:
+        name = (row[column] or "").strip()
+        if not name:
+            raise FedtwinError(f"fleet.file = {str(path)!r}, line {line}: {column} = {row[column]!r} is empty.")
+        if name in lines:
+            raise FedtwinError(
+                f"fleet.file = {str(path)!r}, line {line}: {column} = {name!r} stands in line {lines[name]} too."
+            )
+        lines[name] = line
+    return list(lines)
 
 
 def _parse(path: Path, line: int, row: dict[str, str], position: tuple[str, ...]) -> FleetRow:
@@ -63,6 +103,8 @@ def _parse(path: Path, line: int, row: dict[str, str], position: tuple[str, ...]
             )
         return value
 
+    if None in row:  # where csv puts the cells that are too many
+        raise FedtwinError(f"fleet.file = {str(path)!r}: line {line} has more cells than the header.")
     samples = number("samples", 1, 1e12)
     if samples != int(samples):
         raise FedtwinError(f"fleet.file = {str(path)!r}, line {line}: samples = {row['samples']!r} is not a whole number.")

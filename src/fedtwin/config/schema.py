@@ -182,9 +182,7 @@ class LiveConfig(Section):
 class CodeConfig(Section):
     """Code of your own, named ``module:attribute``."""
 
-    folder: str | None = Field(
-        None, description="where it is looked for first; by default the folder of the TOML naming it"
-    )
+    folder: str | None = Field(None, description="where it is looked for first; by default the folder of the TOML naming it")
     model_source: str | None = Field(None, description="digest of a model's source, by which a live fleet checks itself")
 
 

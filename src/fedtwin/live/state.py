@@ -184,6 +184,7 @@ class State:
             self._policy,
             knobs_of(self.config),
             self.tie_ranks,
+            policy_name=self.config.policy.name,
             learn_on_selection=False,
         )
         self._places = ranks(seed, Purpose.START, len(samples)).tolist()

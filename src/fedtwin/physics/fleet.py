@@ -29,12 +29,18 @@ class Device(NamedTuple):
 
 
 class FleetColumns(NamedTuple):
-    """The fleet as arrays, one per field of ``Device``."""
+    """The fleet as arrays, one per field of ``Device``, and the names its owner gave the devices, if any."""
 
     distance_m: NDArray[np.float64]
     path_gain: NDArray[np.float64]
     cpu_hz_mean: NDArray[np.float64]
     samples: NDArray[np.int64]
+    names: tuple[str, ...] | None = None
+
+    @property
+    def numbers(self) -> tuple[NDArray[Any], ...]:
+        """What ``Device`` has."""
+        return self.distance_m, self.path_gain, self.cpu_hz_mean, self.samples
 
 
 class Ranges(NamedTuple):
@@ -51,13 +57,13 @@ class Ranges(NamedTuple):
 def make_fleet(config: Config) -> list[Device]:
     """Device n of the fleet depends on (seed, n) only: a larger fleet with the same seed begins with the same devices."""
     columns = fleet_columns(config)
-    return [Device(*row) for row in zip(*(column.tolist() for column in columns), strict=True)]
+    return [Device(*row) for row in zip(*(column.tolist() for column in columns.numbers), strict=True)]
 
 
 def fleet_columns(config: Config) -> FleetColumns:
     """The same fleet as arrays; a large one is drawn by compiled code, where that is installed."""
     if config.fleet.file is not None:
-        return _columns(len(devices := _from_file(Path(config.fleet.file))), devices)
+        return _from_file(Path(config.fleet.file))
     starts = streams(config.run.seed, Purpose.PLACEMENT, config.fleet.devices)
     fleet, compute = config.fleet, config.compute
     ranges = Ranges(
@@ -66,7 +72,7 @@ def fleet_columns(config: Config) -> FleetColumns:
     if len(starts) < LARGE or not can_compile():
         return _columns(len(starts), (draw_device(int(start), ranges) for start in starts))
     columns = _columns(len(starts), ())
-    _compiled_draw()(starts, ranges, *columns)
+    _compiled_draw()(starts, ranges, *columns.numbers)
     return columns
 
 
@@ -93,7 +99,7 @@ def draw_devices(
 def _columns(count: int, devices: Iterable[Device]) -> FleetColumns:
     columns = FleetColumns(np.empty(count), np.empty(count), np.empty(count), np.empty(count, np.int64))
     for n, device in enumerate(devices):
-        for column, value in zip(columns, device, strict=True):
+        for column, value in zip(columns.numbers, device, strict=True):
             column[n] = value
     return columns
 
@@ -114,10 +120,11 @@ def draw_device(start: int, ranges: Ranges) -> Device:
     return Device(distance_m, path_gain_at(distance_m), cpu_hz_mean, samples)
 
 
-def _from_file(path: Path) -> list[Device]:
-    devices = []
-    for row in read_fleet_csv(path):
+def _from_file(path: Path) -> FleetColumns:
+    devices, rows = [], read_fleet_csv(path)
+    for row in rows:
         distance_m = math.nan if row.distance_m is None else row.distance_m
         gain = path_gain_at(distance_m) if row.path_gain is None else row.path_gain
         devices.append(Device(distance_m, gain, row.cpu_hz_mean, row.samples))
-    return devices
+    names = tuple(row.name for row in rows if row.name is not None)
+    return _columns(len(devices), devices)._replace(names=names or None)

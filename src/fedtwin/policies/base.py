@@ -3,7 +3,9 @@
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Literal, NamedTuple
+from typing import Any, Literal, NamedTuple, get_args
+
+from fedtwin.errors import FedtwinError
 
 PowerRule = Literal["optimal", "max"]
 
@@ -25,6 +27,15 @@ class View(NamedTuple):
 def last_if_nan(score: float) -> float:
     """A score that is not a number comes last."""
     return math.inf if math.isnan(score) else score
+
+
+def as_if_told(view: View) -> View:
+    """The view with ordinary numbers for what the device has not told yet: a score that is NaN only for want of it is none."""
+    gain = 1e-12 if math.isnan(view.gain) else view.gain
+    compute_s = 0.1 if math.isnan(view.compute_s) else view.compute_s
+    return View(
+        view.round, view.device, view.samples, view.selections, view.observations, view.mean_cost, view.queue, gain, compute_s
+    )  # fmt: skip
 
 
 ROUNDING = 1e-12
@@ -65,6 +76,11 @@ class Policy:
     power: PowerRule
     lead: Callable[[View, View, float, Knobs], float] | None = None
 
+    def __post_init__(self) -> None:
+        _check_rules(self.power, score=self.score)
+        if self.lead is not None:
+            _check_rules(self.power, lead=self.lead)
+
 
 @dataclass(frozen=True)
 class OraclePolicy:
@@ -72,3 +88,16 @@ class OraclePolicy:
 
     score: Callable[[View, float, Knobs], float]
     power: PowerRule
+
+    def __post_init__(self) -> None:
+        _check_rules(self.power, score=self.score)
+
+
+def _check_rules(power: Any, **functions: Any) -> None:
+    """Whoever writes a policy hears at once of what could only fail, or mislead, later."""
+    if not isinstance(power, str) or power not in get_args(PowerRule):
+        allowed = " or ".join(map(repr, get_args(PowerRule)))
+        raise FedtwinError(f"power = {power!r} is unknown: choose {allowed}.")
+    for name, function in functions.items():
+        if not callable(function):
+            raise FedtwinError(f"{name} = {function!r} is a {type(function).__name__}: a function is needed.")

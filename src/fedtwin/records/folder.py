@@ -7,9 +7,10 @@ Parts are cut by the number of rows alone, so a resumed run, which replays its s
 import json
 import shutil
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from functools import wraps
 from pathlib import Path
-from typing import Any
+from typing import Any, Concatenate, ParamSpec
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -19,6 +20,7 @@ from fedtwin.config import HASH_FORMAT, CodeConfig, Config, config_hash, load_co
 from fedtwin.errors import FedtwinError
 from fedtwin.records.lock import Lock
 from fedtwin.records.schema import EVALUATIONS, REFUSALS, Row, rounds_schema, to_table
+from fedtwin.records.writing import reason_of, telling_of_failed_writes
 from fedtwin.usercode import keep_sources
 
 ROUNDS_NAME, CONFIG_NAME, SUMMARY_NAME, DEVICES_NAME, START_NAME, FLEET_NAME, EVALUATIONS_NAME, REFUSALS_NAME, CODE_NAME = (
@@ -37,6 +39,18 @@ ROWS_PER_PART = 10_000
 REPETITIVE = ["arrived", "device", "samples", "staleness", "decline_reason"]
 VALUES_PER_PART = 3_000_000
 SAVE_EVERY_S = 5.0
+P = ParamSpec("P")
+
+
+def _writes(method: "Callable[Concatenate[RunFolder, P], None]") -> "Callable[Concatenate[RunFolder, P], None]":
+    """A full disk is one sentence."""
+
+    @wraps(method)
+    def writing(folder: "RunFolder", /, *arguments: P.args, **more: P.kwargs) -> None:
+        with telling_of_failed_writes(folder.path):
+            method(folder, *arguments, **more)
+
+    return writing
 
 
 class RunFolder:
@@ -58,12 +72,23 @@ class RunFolder:
             return
         make_new_folder(path)
         self._lock = Lock(path / LOCK_NAME)
+        try:
+            self._begin(config, devices, name=name, trace=trace)
+        except BaseException as error:
+            self._lock.release()
+            shutil.rmtree(path, ignore_errors=True)
+            if isinstance(error, OSError):
+                raise FedtwinError(f"--out {str(path)!r} cannot be written: {reason_of(error)}.") from None
+            raise
+
+    def _begin(self, config: Config, devices: pa.Table, *, name: str, trace: bool) -> None:
+        """From the last of these files on the run can be resumed."""
         if self._keeps_rounds:
-            (path / ROUNDS_NAME).mkdir()
-        write_config(path, config)
-        pq.write_table(devices, path / DEVICES_NAME)
+            (self.path / ROUNDS_NAME).mkdir()
+        write_config(self.path, config)
+        pq.write_table(devices, self.path / DEVICES_NAME)
         mark = {"config_hash": name, "hash_format": HASH_FORMAT, "package_version": __version__, "trace": trace}
-        write_json(path / UNFINISHED_NAME, mark)
+        write_json(self.path / UNFINISHED_NAME, mark)
 
     @property
     def rows_per_part(self) -> int:
@@ -74,14 +99,17 @@ class RunFolder:
         """The first M dispatches, t = 0, which no mean counts."""
         self.write_start_table(to_table(rows, self._schema))
 
+    @_writes
     def write_start_table(self, table: pa.Table) -> None:
         if self._keeps_rounds:
             write_table(table, self.path / START_NAME)
 
+    @_writes
     def write_evaluations(self, evaluations: list[Any]) -> None:
         """All evaluations so far, as tuples in the order of the columns."""
         write_table(table_of(evaluations, EVALUATIONS), self.path / EVALUATIONS_NAME)
 
+    @_writes
     def write_refusals(self, refusals: list[Any]) -> None:
         """All refusals so far, as tuples in the order of the columns; a run that refused nothing has no such file."""
         if refusals:
@@ -112,10 +140,12 @@ class RunFolder:
             self.save_part(table)
             self._parts += 1
 
+    @_writes
     def save_part(self, table: pa.Table) -> None:
         """The part that is being filled, as it stands."""
         write_table(table, self.path / ROUNDS_NAME / f"part-{self._parts:06d}.parquet", quick=True)
 
+    @_writes
     def finish(self, summary: Mapping[str, Any]) -> None:
         """The parts become one file, and the summary is written."""
         old = self.path / OLD_PARTS
@@ -138,6 +168,7 @@ class RunFolder:
         parts.rename(old)
         whole.rename(parts)
 
+    @_writes
     def _lay_the_parts_out_again(self) -> None:
         """Wherever a run was killed, also while it put its parts together, they are a folder again."""
         if not self._keeps_rounds:

@@ -48,6 +48,7 @@ class Engine:
             policy,
             knobs_of(config),
             self.tie_ranks,
+            policy_name=config.policy.name,
             learn_on_selection=config.run.mode == "async" and config.policy.feedback == "on-selection",
         )
         self._plan = optimal_plan if power_rule(config) == "optimal" else full_power_plan

@@ -74,8 +74,9 @@ def run_summary(config: Config, summary: Summary, identity: Identity) -> dict[st
 
 
 def devices_table(fleet: FleetColumns, tie_ranks: NDArray[np.int64]) -> pa.Table:
-    """The fleet as it is written to ``devices.parquet``."""
-    columns = [np.arange(len(tie_ranks)), *fleet, tie_ranks]
-    return pa.Table.from_arrays(
+    """The fleet as it is written to ``devices.parquet``; ``name`` only where the devices have names."""
+    columns = [np.arange(len(tie_ranks)), *fleet.numbers, tie_ranks]
+    table = pa.Table.from_arrays(
         [pa.array(column, type=kind.type) for column, kind in zip(columns, DEVICES, strict=True)], schema=DEVICES
     )
+    return table if fleet.names is None else table.append_column("name", pa.array(fleet.names, type=pa.string()))

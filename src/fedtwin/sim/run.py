@@ -3,6 +3,7 @@
 import time
 import warnings
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -16,9 +17,11 @@ from fedtwin.learning.evaluation import Evaluation
 from fedtwin.physics.fleet import fleet_columns, largest_min_mean_samples
 from fedtwin.records import Row, RunFolder, Summary, Tally, rounds_schema, to_table
 from fedtwin.records.folder import ROWS_PER_PART, clear_rounds, read_unfinished
+from fedtwin.records.writing import telling_of_failed_writes
 from fedtwin.sim import asynchronous, synchronous
 from fedtwin.sim.compiled import engine_for, run_compiled
 from fedtwin.sim.engine import Engine
+from fedtwin.sim.limits import sentence_of_declines
 from fedtwin.sim.result import Result, Series, devices_table, run_summary
 
 if TYPE_CHECKING:
@@ -87,13 +90,16 @@ class _Checkpoints:
             return
         self._learner.go_on(self._engine.coordinator.round)
         if self._folder is not None and not self._learner.replaying and time.monotonic() - self._written_at >= self._every_s:
+            from safetensors import SafetensorError
+
             from fedtwin.learning.checkpoint import write_checkpoint
 
             state = self._learner.state(self._engine.coordinator.round)
             self._folder.save()
             self._folder.write_evaluations(state.evaluations)
             self._folder.write_refusals(state.refusals)
-            write_checkpoint(self._folder.path, state, self._hash)
+            with telling_of_failed_writes(self._folder.path, SafetensorError):
+                write_checkpoint(self._folder.path, state, self._hash)
             self._written_at = time.monotonic()
 
 
@@ -111,11 +117,14 @@ def simulate(
     """Runs the configuration. Records go to the folder ``out``, or stay in the result, or (``records=False``) nowhere."""
     if sentence := impossible_min_mean_samples(config):
         warnings.warn(sentence, FedtwinWarning, stacklevel=2)
-    return _run(
+    result = _run(
         config, Path(out) if out is not None else None, None,
         trace=trace, records=records, checkpoints=checkpoints, progress=progress, checkpoint_every_s=checkpoint_every_s,
         executor=executor,
     )  # fmt: skip
+    if sentence := sentence_of_declines(config, result.summary):
+        warnings.warn(sentence, FedtwinWarning, stacklevel=2)
+    return result
 
 
 def resume(
@@ -129,10 +138,13 @@ def resume(
         from fedtwin.learning.checkpoint import read_checkpoint
 
         state = read_checkpoint(path, config_hash(config))
-    return _run(
+    result = _run(
         config, path, _Resumed(state),
         trace=trace, records=True, checkpoints=(), progress=progress, checkpoint_every_s=checkpoint_every_s,
     )  # fmt: skip
+    if sentence := sentence_of_declines(config, result.summary):
+        warnings.warn(sentence, FedtwinWarning, stacklevel=2)
+    return result
 
 
 @dataclass(frozen=True)
@@ -181,9 +193,10 @@ def _run(
             evaluations = _evaluate_at_the_end(engine, pause)
         except BaseException:
             if folder is not None:
-                folder.save()
-                if learner is not None:
-                    folder.write_refusals(learner.refusals)
+                with suppress(FedtwinError):  # the error that ended the run is the one to tell
+                    folder.save()
+                    if learner is not None:
+                        folder.write_refusals(learner.refusals)
             raise
         summary = _summary(engine, recorder.tally)
         if learner is not None:
@@ -222,11 +235,14 @@ def _evaluate_at_the_end(engine: Engine, pause: Callable[[], None]) -> list[Eval
 
 
 def _write_learned(folder: RunFolder, learner: "Learner", evaluations: list[Evaluation]) -> None:
+    from safetensors import SafetensorError
+
     from fedtwin.learning.layout import save_weights
 
     folder.write_evaluations(evaluations)
     folder.write_refusals(learner.refusals)
-    save_weights(folder.path / "model.safetensors", learner.layout, learner.model)
+    with telling_of_failed_writes(folder.path, SafetensorError):
+        save_weights(folder.path / "model.safetensors", learner.layout, learner.model)
 
 
 def impossible_min_mean_samples(config: Config) -> str | None:

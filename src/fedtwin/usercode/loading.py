@@ -30,9 +30,9 @@ def load_object(setting: str, name: str, folder: str | Path | None = None) -> An
         found: Any = module
         for part in attribute.split("."):
             found = getattr(found, part)
-    except FedtwinError:
+    except (FedtwinError, KeyboardInterrupt):
         raise
-    except Exception as error:
+    except BaseException as error:  # a module that calls sys.exit() too
         from fedtwin.usercode.source import sentence_of_error
 
         raise FedtwinError(f"{setting} = {name!r} cannot be loaded: {sentence_of_error(error)}.") from None

@@ -8,6 +8,7 @@ from fedtwin.sim.fast.choose import changed, choose, prefer_the_cheaper
 from fedtwin.sim.fast.flights import drop_first, lift
 from fedtwin.sim.fast.layout import NOBODY, Records, Rules, State
 from fedtwin.sim.fast.steps import (
+    check_choice,
     draw_of,
     observe,
     plan_of_power_rule,
@@ -79,6 +80,8 @@ def play(state: State, rules: Rules, pause_at: int) -> bool:
             run.waiting = True
             run.arrived = run.staleness = NOBODY
             continue
+        if run.first_decliner == NOBODY:
+            check_choice(devices, rules, run.round, device)
         known = devices[device]
         draw = draw_of(rules, known, run.round)
         plan = plan_of_power_rule(rules.terms, draw.gain, draw.cpu_hz, known.samples)

@@ -20,6 +20,7 @@ from fedtwin.sim.fast.watch import Watch
 from fedtwin.twin.state import sum_of_queues
 
 INDEX_FROM = 400
+FAILURES = (ArithmeticError, ValueError, IndexError)
 FIRST_LOOKS, STRETCH_S, SAVE_EVERY_S = 300_000, 0.2, 5.0
 
 
@@ -74,10 +75,11 @@ def finish(config: Config, start: Start, sink: Sink | None = None, progress: Cal
     own = kernels(policy, config.policy.name, power_rule(config), config.run.mode)
     watch = Watch(config, policy, start, own) if is_users(policy) else None
     first_rows = []
-    while not own.begin(state, rules, order):
-        first_rows.append(_take(state))
-    if watch is not None:
-        watch.look()
+    try:
+        while not own.begin(state, rules, order):
+            first_rows.append(_take(state))
+    except FAILURES as error:
+        raise (error if watch is None else watch.sentence_of(error)) from None
     if sink is not None and config.run.mode == "async":
         sink.start(pa.concat_tables([*first_rows, _take(state)]))
     run, stretch, saved_at = state.run, max(1, FIRST_LOOKS // len(state.devices)), time.monotonic()
@@ -86,16 +88,16 @@ def finish(config: Config, start: Start, sink: Sink | None = None, progress: Cal
         try:
             pause_at = first_round + stretch
             if watch is not None:
-                pause_at = watch.pause_at(first_round, pause_at)
+                if not run["asking"][0] and not run["closing"][0]:
+                    watch.look()
+                pause_at = watch.pause_at(first_round + 1, pause_at)
             over = own.play(state, rules, pause_at)
-            if watch is not None and not run["asking"][0] and not run["closing"][0]:
-                watch.look()
             if progress is not None:
                 progress(int(run["selections"][0]))
         except BaseException as error:
             if sink is not None:
                 sink.partial(to_arrow(state.rows[: int(run["rows"][0])]))
-            if watch is not None and isinstance(error, ArithmeticError | ValueError | IndexError):
+            if watch is not None and isinstance(error, FAILURES):
                 raise watch.sentence_of(error) from None
             raise
         if sink is not None and (over or run["rows"][0] == len(state.rows)):

@@ -1,12 +1,16 @@
 """What the asynchronous and the synchronous run do alike: look at a device, rate it, ask it, write down what it answered."""
 
+import math
+
 from fedtwin.physics.cost import within
 from fedtwin.physics.terms import Terms
 from fedtwin.physics.world import Draw, draw_round
-from fedtwin.policies.base import Knobs, View, last_if_nan
+from fedtwin.policies.base import Knobs, View, as_if_told, last_if_nan
 from fedtwin.power import Plan
 from fedtwin.sim.fast.layout import Records, Rules
 from fedtwin.twin.state import mean_cost, queue_after_selection, queue_at, sum_of_queues
+
+NO_SCORES = "nobody has a score"
 
 
 def score_of_policy(view: View, knobs: Knobs) -> float:
@@ -27,6 +31,42 @@ def plan_of_power_rule(terms: Terms, gain: float, cpu_hz: float, samples: float)
 def rate(rules: Rules, known: Records, view: View) -> float:
     """Stands for one of the two below."""
     raise NotImplementedError
+
+
+def raw(rules: Rules, known: Records, view: View) -> float:
+    """Stands for one of the two below it."""
+    raise NotImplementedError
+
+
+def raw_by_policy(rules: Rules, known: Records, view: View) -> float:  # noqa: ARG001
+    return score_of_policy(view, rules.knobs)
+
+
+def raw_by_oracle(rules: Rules, known: Records, view: View) -> float:
+    draw = draw_of(rules, known, view.round)
+    return score_of_oracle(view, plan_of_power_rule(rules.terms, draw.gain, draw.cpu_hz, known.samples).cost, rules.knobs)
+
+
+def check_choice(devices: Records, rules: Rules, round_: int, chosen: int) -> None:
+    """Stands for one of the two below: at the first question of a round."""
+    raise NotImplementedError
+
+
+def trust_choice(devices: Records, rules: Rules, round_: int, chosen: int) -> None:
+    """Policies of fedtwin's own give numbers."""
+
+
+def refuse_nan(devices: Records, rules: Rules, round_: int, chosen: int) -> None:
+    """Nobody's score is a number, and not only for want of what a device has not told yet: ``Coordinator.choose``."""
+    if rate(rules, devices[chosen], view_of(rules, devices[chosen], chosen, round_)) < math.inf:
+        return
+    for device in range(len(devices)):
+        known = devices[device]
+        if known.free:
+            view = view_of(rules, known, device, round_)
+            if not math.isnan(raw(rules, known, view)) or not math.isnan(raw(rules, known, as_if_told(view))):
+                return
+    raise FloatingPointError(NO_SCORES)
 
 
 def rate_by_policy(rules: Rules, known: Records, view: View) -> float:  # noqa: ARG001

@@ -9,6 +9,7 @@ from fedtwin.power import NOTHING_BINDS, Plan
 from fedtwin.sim.fast.choose import changed, choose, prefer_the_cheaper
 from fedtwin.sim.fast.layout import NOBODY, Records, Rules, State
 from fedtwin.sim.fast.steps import (
+    check_choice,
     draw_of,
     observe,
     plan_of_power_rule,
@@ -64,6 +65,8 @@ def ask(state: State, rules: Rules) -> bool:
     device = choose(state.nodes, state.order, state.devices, rules, run)
     if device == NOBODY:
         return False
+    if run.answers == 0:
+        check_choice(state.devices, rules, run.round, device)
     known = state.devices[device]
     view = view_of(rules, known, device, run.round)
     draw = draw_of(rules, known, run.round)

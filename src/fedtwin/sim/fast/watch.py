@@ -18,12 +18,13 @@ from fedtwin.errors import EnginesDifferError, FedtwinError
 from fedtwin.physics.world import draw_round
 from fedtwin.policies import OraclePolicy, Policy, power_rule
 from fedtwin.policies.base import View, last_if_nan
+from fedtwin.policies.failures import score_of, sentence_of_nan
 from fedtwin.power import full_power_plan, optimal_plan
 from fedtwin.sim.fast.compile import Kernels
 from fedtwin.sim.fast.layout import NOBODY
 from fedtwin.sim.fast.state import Start
+from fedtwin.sim.fast.steps import NO_SCORES
 from fedtwin.twin.state import mean_cost, queue_at
-from fedtwin.usercode import sentence_of_error
 
 LEAST_LOOKS = 64
 SHARE_OF_TIME = 0.03
@@ -70,16 +71,17 @@ class Watch:
         self._looked_s += time.monotonic() - begun
 
     def sentence_of(self, error: Exception) -> FedtwinError:
-        """What failed in compiled code, which knows no lines: the readable score of the same devices tells where."""
+        """What failed in compiled code, which knows no lines: the same scores in plain Python tell where."""
         round_ = int(self._state.run["round"][0])
-        where = error
-        for device in np.flatnonzero(self._state.devices["free"]).tolist()[:MOST_DEVICES]:
-            try:
+        free = np.flatnonzero(self._state.devices["free"]).tolist()
+        if isinstance(error, FloatingPointError) and str(error) == NO_SCORES:
+            return FedtwinError(sentence_of_nan(self._name, round_))
+        try:
+            for device in free[:MOST_DEVICES]:
                 self.score(device, round_)
-            except Exception as own:
-                where = own
-                break
-        return FedtwinError(f"policy.name = {self._name!r} failed in round {round_}: {sentence_of_error(where)}.")
+        except FedtwinError as found:
+            return found
+        return FedtwinError(f"policy.name = {self._name!r} failed in round {round_}: {type(error).__name__}: {error}.")
 
     def _look(self, round_: int) -> None:
         state, rules = self._state, self._rules
@@ -87,25 +89,27 @@ class Watch:
         if len(free) == 0:
             self._compare_busy(round_)
             return
+        asked = free.tolist()
+        if len(asked) > MOST_DEVICES:
+            asked = self._random.sample(asked, MOST_DEVICES)
+        readable = {device: self.score(device, round_) for device in asked}
         best = int(self._own.best(state, rules, round_, True))
         if rules.indexed and (found := int(self._own.best(state, rules, round_, False))) != best:
             raise self._differ(round_, f"by its lead device {found} is chosen, by a look at everybody device {best}")
-        asked = free
-        if len(free) > MOST_DEVICES:
-            some = self._random.sample(range(len(free)), MOST_DEVICES)
-            asked = np.array(sorted({*free[some].tolist(), best, self._runner_up(round_, best)} - {NOBODY}), np.int64)
+        for device in {best, self._runner_up(round_, best)} - {NOBODY, *readable}:
+            readable[device] = self.score(device, round_)
+        asked = list(readable)
         compiled = np.zeros(len(asked))
-        self._own.scores(state, rules, round_, asked.astype(np.int64), compiled)
-        readable = [self.score(int(device), round_) for device in asked]
-        for device, one, other in zip(asked.tolist(), readable, compiled.tolist(), strict=True):
-            if not _same(one, other):
-                raise self._differ(round_, f"the score of device {device} is {one!r}, compiled {other!r}")
+        self._own.scores(state, rules, round_, np.array(asked, np.int64), compiled)
+        for device, other in zip(asked, compiled.tolist(), strict=True):
+            if not _same(readable[device], other):
+                raise self._differ(round_, f"the score of device {device} is {readable[device]!r}, compiled {other!r}")
         ranks = state.devices["rank"]
-        expected = min(zip(readable, ranks[asked].tolist(), asked.tolist(), strict=True))[2]
+        expected = min(asked, key=lambda device: (readable[device], ranks[device]))
         if expected != best:
             raise self._differ(round_, f"device {expected} is chosen, compiled device {best}")
         if rules.indexed:
-            self._hold_leads(round_, asked.tolist())
+            self._hold_leads(round_, asked)
 
     def _runner_up(self, round_: int, best: int) -> int:
         devices = self._state.devices
@@ -153,9 +157,8 @@ class Watch:
     def score(self, device: int, round_: int) -> float:
         """By the policy's own function, in plain Python."""
         view, knobs = self.view(device, round_), self._rules.knobs
-        if isinstance(self._policy, Policy):
-            return last_if_nan(float(self._policy.score(view, knobs)))
-        return last_if_nan(float(self._policy.score(view, self._true_cost(device, round_), knobs)))
+        true_cost = () if isinstance(self._policy, Policy) else (self._true_cost(device, round_),)
+        return last_if_nan(score_of(self._name, self._policy.score, view, *true_cost, knobs))
 
     def view(self, device: int, round_: int) -> View:
         known, d_min = self._state.devices[device], self._rules.knobs.min_mean_samples

@@ -1,0 +1,157 @@
+"""Why a fleet declines, and what would change it: C5, C6 and the radio's power, held against the fleet's own draws.
+
+A device is admitted if it finds a power in more than half of the rounds looked at, a fleet if nine devices of ten are.
+"""
+
+import math
+from collections.abc import Callable, Iterator, Mapping
+from typing import NamedTuple
+
+from fedtwin.config import Config
+from fedtwin.draws import Purpose, streams
+from fedtwin.physics.channel import upload_energy_j, upload_time_s
+from fedtwin.physics.fleet import fleet_columns
+from fedtwin.physics.terms import Terms, terms_of
+from fedtwin.physics.world import draw_round
+from fedtwin.power import optimal_plan
+from fedtwin.records import Summary
+
+DEVICES_LOOKED_AT, ROUNDS_LOOKED_AT = 200, 15
+MOST = 0.9
+UNLIMITED = 1e30
+TIME, ENERGY, POWER = "objective.max_time_s", "objective.max_energy_j", "radio.max_power_w"
+
+Remedy = dict[str, float]
+
+
+class Case(NamedTuple):
+    """One device in one round."""
+
+    gain: float
+    cpu_hz: float
+    samples: float
+
+
+def sentence_of_declines(config: Config, summary: Summary) -> str | None:
+    """Said of a run in which nobody was selected, or more rounds passed than selections were made; None of any other."""
+    if summary.passed_rounds <= summary.rounds or summary.declines == 0:
+        return None
+    what = f"Nobody was selected in {summary.passed_rounds} rounds, every idle device declined"
+    if summary.rounds > 0:
+        rounds = f"{summary.passed_rounds} of the {config.run.rounds}" if config.run.mode == "async" else summary.passed_rounds
+        what = f"In {rounds} rounds every idle device declined"
+    return f"{what}: {_advice(config)}."
+
+
+def remedies(config: Config) -> list[Remedy]:
+    """The least values that admit the fleet: one limit changed alone, the smallest change first, or else two together.
+
+    Empty where the limits as they are admit it. Values are rounded up to three digits.
+    """
+    terms, cases = terms_of(config), _cases(config)
+    if _share(terms, cases) >= MOST:
+        return []
+    alone = [(name, _least(name, terms, cases)) for name in (TIME, ENERGY, POWER)]
+    found = [(value / _limits(terms)[name], name, value) for name, value in alone if value < math.inf]
+    if found:
+        return [{name: value} for _, name, value in sorted(found)]
+    time_s = _least(TIME, terms._replace(max_energy_j=UNLIMITED), cases)
+    return [{TIME: time_s, ENERGY: _least(ENERGY, terms._replace(max_time_s=time_s), cases)}]
+
+
+def share_admitted(config: Config) -> float:
+    """Which part of the devices finds a power in more than half of the rounds."""
+    return _share(terms_of(config), _cases(config))
+
+
+def _advice(config: Config) -> str:
+    found, who = remedies(config), f"{100 * MOST:.0f} % of the devices find a power in most rounds"
+    if not found:
+        return f"the limits let {who}, so play more rounds"
+    limits = _limits(terms_of(config))
+    first, *others = found
+    names = " and ".join(f"{name} = {limits[name]:g}" for name in first)
+    values = " and ".join(f"{value:g}" for value in first.values())
+    too_tight = "is too tight" if len(first) == 1 else "are too tight together"
+    instead = "; so would ".join(
+        f"{name} = {value:g} instead of {limits[name]:g}" for other in others for name, value in other.items()
+    )
+    return f"{names} {too_tight}, {values} would let {who}" + (f" (so would {instead})" if instead else "")
+
+
+def _limits(terms: Terms) -> Mapping[str, float]:
+    return {TIME: terms.max_time_s, ENERGY: terms.max_energy_j, POWER: terms.max_power_w}
+
+
+def _with(terms: Terms, name: str, value: float) -> Terms:
+    return terms._replace(**{name.partition(".")[2]: value})
+
+
+def _least(name: str, terms: Terms, cases: list[list[Case]]) -> float:
+    """The least value of one limit that admits the fleet, infinite where no value does."""
+    free = _with(terms, name, UNLIMITED)
+    per_device = [sorted(NEEDED[name](free, case) for case in rounds)[len(rounds) // 2] for rounds in cases]
+    value = sorted(per_device)[math.ceil(MOST * len(cases)) - 1]
+    if value == math.inf:
+        return math.inf
+    for rounded in _round_up(value):
+        if _share(_with(terms, name, rounded), cases) >= MOST:
+            return rounded
+    raise AssertionError("unreachable: the values grow for ever")
+
+
+def _time_needed_s(free: Terms, case: Case) -> float:
+    """At the largest power that C2 and C5 allow."""
+    plan = optimal_plan(free, *case)
+    return plan.compute_s + upload_time_s(free, case.gain, plan.max_power_w) if plan.feasible else math.inf
+
+
+def _energy_needed_j(free: Terms, case: Case) -> float:
+    """At the least power that ends in time."""
+    plan = optimal_plan(free, *case)
+    if not plan.feasible:
+        return math.inf
+    return plan.compute_j + upload_energy_j(plan.min_power_w, upload_time_s(free, case.gain, plan.min_power_w))
+
+
+def _power_needed_w(free: Terms, case: Case) -> float:
+    """The least power that ends in time."""
+    plan = optimal_plan(free, *case)
+    return plan.min_power_w if plan.feasible else math.inf
+
+
+NEEDED: dict[str, Callable[[Terms, Case], float]] = {TIME: _time_needed_s, ENERGY: _energy_needed_j, POWER: _power_needed_w}
+
+
+def _round_up(value: float) -> Iterator[float]:
+    """Three digits, upwards, and from there on in steps of the last one."""
+    step = 10.0 ** (math.floor(math.log10(value)) - 2)
+    steps = math.ceil(value / step)
+    while True:
+        yield float(f"{steps * step:.3g}") if steps < 1000 else steps * step
+        steps += 1
+
+
+def _share(terms: Terms, cases: list[list[Case]]) -> float:
+    admitted = [sum(optimal_plan(terms, *case).feasible for case in rounds) > len(rounds) / 2 for rounds in cases]
+    return sum(admitted) / len(admitted)
+
+
+def _cases(config: Config) -> list[list[Case]]:
+    """Some devices and rounds of the run, evenly spread; of a run of few rounds also those that would follow."""
+    fleet = fleet_columns(config)
+    starts = streams(config.run.seed, Purpose.WORLD, len(fleet.samples))
+    rounds = _spread(1, max(config.run.rounds, ROUNDS_LOOKED_AT), ROUNDS_LOOKED_AT)
+    std_hz, floor_hz = config.compute.cpu_hz_std, config.compute.cpu_hz_floor
+
+    def case(device: int, round_: int) -> Case:
+        gain, cpu_hz = float(fleet.path_gain[device]), float(fleet.cpu_hz_mean[device])
+        return Case(*draw_round(int(starts[device]), round_, gain, cpu_hz, std_hz, floor_hz), float(fleet.samples[device]))
+
+    devices = _spread(0, len(fleet.samples) - 1, DEVICES_LOOKED_AT)
+    return [[case(device, round_) for round_ in rounds] for device in devices]
+
+
+def _spread(first: int, last: int, most: int) -> list[int]:
+    count = min(most, last - first + 1)
+    return [first + k * (last - first) // max(count - 1, 1) for k in range(count)]

@@ -98,18 +98,10 @@ def _replaced(policy: Policy | OraclePolicy, power: PowerRule) -> Replaced:
     check = steps.refuse_nan if is_users(policy) else steps.trust_choice
     alike: Replaced = {steps.plan_of_power_rule: plan, steps.check_choice: check}
     if isinstance(policy, Policy):
-        by_policy: Replaced = {
-            steps.rate: steps.rate_by_policy,
-            steps.raw: steps.raw_by_policy,
-            steps.score_of_policy: policy.score,
-        }
-        return {**alike, **by_policy, lead_of_policy: policy.lead or no_lead}
-    by_oracle: Replaced = {
-        steps.rate: steps.rate_by_oracle,
-        steps.raw: steps.raw_by_oracle,
-        steps.score_of_oracle: policy.score,
-    }
-    return {**alike, **by_oracle, lead_of_policy: no_lead}
+        rates: Replaced = {steps.rate: steps.rate_by_policy, steps.raw: steps.raw_by_policy}
+        return {**alike, **rates, steps.score_of_policy: policy.score, lead_of_policy: policy.lead or no_lead}
+    rates = {steps.rate: steps.rate_by_oracle, steps.raw: steps.raw_by_oracle}
+    return {**alike, **rates, steps.score_of_oracle: policy.score, lead_of_policy: no_lead}
 
 
 def _purpose(part: str, power: PowerRule, mode: Mode) -> str:

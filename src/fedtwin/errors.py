@@ -11,3 +11,7 @@ class FedtwinWarning(UserWarning):
 
 class CannotCompileError(FedtwinError):
     """The compiled engine does not know how; the readable one does."""
+
+
+class UnfitCheckpointError(FedtwinError):
+    """A checkpoint that is whole but not of this run."""

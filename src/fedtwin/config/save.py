@@ -14,7 +14,7 @@ from fedtwin.compiling import reached
 from fedtwin.config.schema import Config
 from fedtwin.errors import FedtwinError
 
-WITHOUT_INFLUENCE = ("run.engine", "run.records")
+WITHOUT_INFLUENCE = ("run.engine", "run.records", "learning.executor", "learning.device", "learning.workers")
 
 
 def to_toml(config: Config) -> str:
@@ -72,11 +72,17 @@ def _sections(config: Config) -> dict[str, dict[str, Any]]:
     return {name: keys for name, keys in sections.items() if keys is not None}
 
 
+def _whose_bits(config: Config) -> dict[str, str]:
+    """All executors of the CPU give the same bits, CUDA gives others; ``auto`` is never CUDA unless the device is."""
+    learning = config.learning
+    return {"learning.bits": "cuda"} if learning is not None and "cuda" in (learning.executor, learning.device) else {}
+
+
 def config_hash(config: Config) -> str:
     """Sixteen hexadecimal digits that name the configuration: the same settings give the same digits anywhere.
 
-    Settings on which no number depends are left out.
+    Settings on which no number depends are left out; of those that say how trainings are computed, CPU or CUDA counts.
     """
-    numbers = {key: value for key, value in settings(config).items() if key not in WITHOUT_INFLUENCE}
+    numbers = {key: value for key, value in settings(config).items() if key not in WITHOUT_INFLUENCE} | _whose_bits(config)
     text = json.dumps(numbers, sort_keys=True, separators=(",", ":"))
     return hashlib.sha256(text.encode()).hexdigest()[:16]

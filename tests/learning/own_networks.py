@@ -52,13 +52,14 @@ class Tied(nn.Module):
         self.there, self.back = nn.Linear(PIXELS, PIXELS, bias=False), nn.Linear(PIXELS, PIXELS, bias=False)
         self.back.weight = self.there.weight
         self.last = nn.Linear(PIXELS, classes)
-        self.there.register_buffer("scale", torch.ones(()))
-        self.back.register_buffer("scale", self.there.scale)
+        self.scale: Tensor
+        self.register_buffer("scale", torch.ones(()))
+        self.last.register_buffer("factor", self.scale)
 
     def forward(self, x: Tensor) -> Tensor:
         if self.training:
-            self.there.scale.mul_(0.99)
-        return torch.as_tensor(self.last(self.back(self.there(x.flatten(1)).tanh()) * self.back.scale))
+            self.scale.mul_(0.99)
+        return torch.as_tensor(self.last(self.back(self.there(x.flatten(1)).tanh())) * self.last.factor)
 
 
 class Frozen(nn.Module):

@@ -47,8 +47,8 @@ def check(config_file: ConfigFile = None, policy: PolicyOption = None, assignmen
         workload = make_workload(config, data.image_shape, data.classes)
         workload.network()
         workload.check(fleet_columns(config).samples.tolist())
-        for sentence in notices_of(config):
-            warnings.warn(sentence, FedtwinWarning, stacklevel=1)
+        for notice in notices_of(config):
+            warnings.warn(notice, FedtwinWarning, stacklevel=1)
     if sentence := impossible_min_mean_samples(config):
         warnings.warn(sentence, FedtwinWarning, stacklevel=1)
     typer.echo(f"valid: {name}, {config.fleet.devices} devices, {config.run.rounds} rounds, hash {config_hash(config)}")

@@ -15,3 +15,7 @@ class CannotCompileError(FedtwinError):
 
 class EnginesDifferError(CannotCompileError):
     """Compiled code of the user's own was caught doing something else than what is written."""
+
+
+class UnfitCheckpointError(FedtwinError):
+    """A checkpoint that is whole but not of this run."""

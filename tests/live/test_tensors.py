@@ -108,6 +108,20 @@ def test_another_model_is_refused(change: dict[str, np.ndarray | None], words: s
         CODEC.decode(save({name: value for name, value in tensors.items() if value is not None}))
 
 
+@pytest.mark.parametrize("kind", ["float64", "float16", "uint64", "complex64"])
+def test_a_model_file_of_another_type_is_refused_by_name(kind: str) -> None:
+    with pytest.raises(FedtwinError, match=r"The model 'x\.safetensors' cannot be read: .*w"):
+        read_model(save({"w": np.ones((3, 2), kind), "steps": np.ones((), np.int64)}), "x.safetensors")
+
+
+def test_a_model_file_may_have_flags_and_masks() -> None:
+    tensors = {"w": np.ones(2, np.float32), "seen": np.array(True), "mask": np.array([0, 1, 2], np.uint8)}
+    found, weights = read_model(save(tensors), "x")
+    assert {name: value.tolist() for name, value in found.unpack(weights).items()} == {
+        "w": [1.0, 1.0], "seen": 1, "mask": [0, 1, 2]
+    }  # fmt: skip
+
+
 def test_a_huge_message_is_not_even_read() -> None:
     with pytest.raises(UnfitError, match="size: "):
         CODEC.decode(bytes(CODEC.size + MOST_HEADER_BYTES + 1))

@@ -32,6 +32,7 @@ def check(config_file: ConfigFile = None, policy: PolicyOption = None, assignmen
 
     from fedtwin.config import config_hash
     from fedtwin.errors import FedtwinWarning
+    from fedtwin.physics.fleet import fleet_columns
     from fedtwin.policies import scheme_name
     from fedtwin.sim import impossible_min_mean_samples
 
@@ -39,10 +40,15 @@ def check(config_file: ConfigFile = None, policy: PolicyOption = None, assignmen
     name = scheme_name(config)
     if config.learning is not None:
         from fedtwin.learning.data import load_dataset
-        from fedtwin.learning.models import build_model
+        from fedtwin.learning.executors import make_workload
+        from fedtwin.learning.notices import notices_of
 
         data = load_dataset(config.learning.dataset)
-        build_model(config.learning.model, data.image_shape, data.classes, 0, config.code.folder)
+        workload = make_workload(config, data.image_shape, data.classes)
+        workload.network()
+        workload.check(fleet_columns(config).samples.tolist())
+        for notice in notices_of(config):
+            warnings.warn(notice, FedtwinWarning, stacklevel=1)
     if sentence := impossible_min_mean_samples(config):
         warnings.warn(sentence, FedtwinWarning, stacklevel=1)
     typer.echo(f"valid: {name}, {config.fleet.devices} devices, {config.run.rounds} rounds, hash {config_hash(config)}")

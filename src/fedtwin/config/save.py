@@ -13,7 +13,7 @@ from fedtwin.errors import FedtwinError
 from fedtwin.usercode import code_digest, source_digest
 
 HASH_FORMAT = 2
-WITHOUT_INFLUENCE = ("run.engine", "run.records")
+WITHOUT_INFLUENCE = ("run.engine", "run.records", "learning.executor", "learning.device", "learning.workers")
 
 
 def to_toml(config: Config) -> str:
@@ -57,6 +57,12 @@ def _sections(config: Config) -> dict[str, dict[str, Any]]:
     return {name: keys for name, keys in sections.items() if keys is not None}
 
 
+def _whose_bits(config: Config) -> dict[str, str]:
+    """All executors of the CPU give the same bits, CUDA gives others; ``auto`` is never CUDA unless the device is."""
+    learning = config.learning
+    return {"learning.bits": "cuda"} if learning is not None and "cuda" in (learning.executor, learning.device) else {}
+
+
 @dataclass(frozen=True)
 class Identity:
     """What names a configuration: its hash, and the digests of the user's code in it, by setting."""
@@ -68,10 +74,11 @@ class Identity:
 def identity_of(config: Config, *, load_models: bool = True) -> Identity:
     """The configuration's identity as it is now; who needs it later keeps it, for code may change.
 
-    Settings on which no number depends are left out; code of the user's counts by its digest.
+    Settings on which no number depends are left out; of those that say how trainings are computed, CPU or CUDA counts. Code of
+    the user's counts by its digest.
     """
     code = digests_of_code(config, load_models=load_models)
-    numbers = {key: value for key, value in settings(config).items() if key not in WITHOUT_INFLUENCE}
+    numbers = {key: value for key, value in settings(config).items() if key not in WITHOUT_INFLUENCE} | _whose_bits(config)
     numbers |= {f"code of {setting}": digest for setting, digest in code.items()}
     text = json.dumps(numbers, sort_keys=True, separators=(",", ":"))
     return Identity(hashlib.sha256(text.encode()).hexdigest()[:16], code)

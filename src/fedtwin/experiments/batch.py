@@ -7,7 +7,7 @@ goes on from there.
 import warnings
 from collections import Counter
 from collections.abc import Callable, Hashable, Iterator, Sequence
-from contextlib import nullcontext
+from contextlib import nullcontext, suppress
 from pathlib import Path
 
 from fedtwin.errors import FedtwinError, FedtwinWarning
@@ -16,6 +16,7 @@ from fedtwin.experiments.engines import packed_with_engines
 from fedtwin.experiments.gpu import simulate_on_gpu
 from fedtwin.experiments.job import Job, Line, Outcome, line_of, outcome_of, with_selections
 from fedtwin.experiments.journal import open_journal, read_journal
+from fedtwin.learning.notices import notices_of
 from fedtwin.sim import impossible_min_mean_samples
 
 __all__ = ["Backend", "Job", "Outcome", "Progress", "open_backend", "require_a_gpu_here", "run_batch", "with_selections"]
@@ -77,6 +78,23 @@ def _warn_once(jobs: Sequence[Job]) -> None:
     if sentences:
         more = f" ({len(sentences)} of {len(jobs)} runs ask for too much.)" if len(sentences) > 1 else ""
         warnings.warn(sentences[0] + more, FedtwinWarning, stacklevel=3)
+    for sentence in _of_the_data(jobs):
+        warnings.warn(sentence, FedtwinWarning, stacklevel=3)
+
+
+def _of_the_data(jobs: Sequence[Job]) -> list[str]:
+    """Each sentence about a data set and how it is dealt once; a data set that cannot be read is the affair of its runs."""
+    seeds: dict[Hashable, Job] = {}
+    for job in jobs:
+        learning = job.config.learning
+        if learning is not None:
+            dealt = (learning.dataset, learning.partition, learning.dirichlet_gamma, learning.owned_samples)
+            seeds.setdefault((*dealt, job.config.fleet.devices), job)
+    sentences: dict[str, None] = {}
+    for job in seeds.values():
+        with suppress(FedtwinError):
+            sentences.update(dict.fromkeys(notices_of(job.config)))
+    return list(sentences)
 
 
 def _tell(progress: Progress | None, more: int) -> None:

@@ -1,25 +1,30 @@
-"""A checkpoint: one safetensors file, whole or not at all; with the replayed schedule, the whole state of a training run."""
+"""A checkpoint: one safetensors file, whole or not at all; with the replayed schedule, the whole state of a training run.
 
+A checksum covers every field and every array, names, types and shapes included: what is read is what was written.
+"""
+
+import hashlib
 import json
+import warnings
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from fedtwin.errors import FedtwinError
+from fedtwin.errors import FedtwinError, FedtwinWarning
 from fedtwin.learning.aggregate import Refusal
 from fedtwin.learning.evaluation import Evaluation
-from fedtwin.learning.layout import Weights
+from fedtwin.learning.layout import Weights, save_arrays
 from fedtwin.learning.learner import LearnerState
 
 CHECKPOINT_NAME = "checkpoint.safetensors"  # also removed by sim.run when a run has ended
+Arrays = Mapping[str, NDArray[Any]]
 
 
 def write_checkpoint(folder: Path, state: LearnerState, config_hash: str) -> None:
     """Models that several devices hold in the same version are written once."""
-    from safetensors.numpy import save_file
-
     arrays: dict[str, NDArray[Any]] = {
         "train_losses": np.array(state.train_losses, np.float64),
         "evaluations": np.array(state.evaluations, np.float64).reshape(-1, len(Evaluation._fields)),
@@ -33,35 +38,64 @@ def write_checkpoint(folder: Path, state: LearnerState, config_hash: str) -> Non
         place = places.setdefault(id(weights.floats), f"weights.{len(places)}")
         arrays[f"{place}.floats"], arrays[f"{place}.counters"] = weights.floats, weights.counters
         holders[holder] = place
-    meta = {
-        "config_hash": config_hash,
-        "round": state.round,
-        "uploads": state.uploads,
-        "version": state.version,
-        "versions": state.versions,
-        "holders": holders,
-        "refusals": state.refusals,
-    }
-    unfinished = folder / f".{CHECKPOINT_NAME}"
-    save_file({name: np.ascontiguousarray(array) for name, array in arrays.items()}, unfinished, {"fedtwin": json.dumps(meta)})
-    unfinished.rename(folder / CHECKPOINT_NAME)
+    meta = json.dumps(
+        {
+            "config_hash": config_hash,
+            "round": state.round,
+            "uploads": state.uploads,
+            "version": state.version,
+            "versions": state.versions,
+            "holders": holders,
+            "refusals": state.refusals,
+        }
+    )
+    arrays = {name: np.ascontiguousarray(array) for name, array in arrays.items()}
+    save_arrays(folder / CHECKPOINT_NAME, arrays, {"fedtwin": meta, "sha256": _checksum(meta, arrays)})
 
 
 def read_checkpoint(folder: Path, config_hash: str) -> LearnerState | None:
-    """The last checkpoint of a run folder, None if it has none yet; one of another configuration is an error."""
-    from safetensors import SafetensorError, safe_open
-
+    """The last checkpoint of a run folder; None, with a warning, if it is damaged or not of this run; None if there is none."""
     path = folder / CHECKPOINT_NAME
     if not path.exists():
         return None
     try:
-        with safe_open(path, "numpy") as file:
-            meta = json.loads((file.metadata() or {})["fedtwin"])
-            arrays = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
-    except (OSError, SafetensorError, KeyError, json.JSONDecodeError) as error:
-        raise FedtwinError(f"The checkpoint {str(path)!r} cannot be read: {error}.") from None
-    if meta["config_hash"] != config_hash:
-        raise FedtwinError(f"The checkpoint {str(path)!r} is from another configuration: config.toml has been changed since.")
+        meta, arrays = _content(path)
+        state = _state(meta, arrays)
+        reason = None if meta["config_hash"] == config_hash else "is of another configuration"
+    except OSError as error:
+        raise FedtwinError(f"The checkpoint {str(path)!r} cannot be read: {error.strerror or error}.") from None
+    except Exception as error:  # whatever bytes are there, they are a sentence and not a traceback
+        reason = f"is damaged ({error or type(error).__name__})"
+    if reason is None:
+        return state
+    sentence = f"The checkpoint {str(path)!r} {reason}: the training is done again from the start."
+    warnings.warn(" ".join(sentence.split()), FedtwinWarning, stacklevel=3)
+    return None
+
+
+def _content(path: Path) -> tuple[dict[str, Any], Arrays]:
+    from safetensors import safe_open
+
+    with path.open("rb"), safe_open(path, "numpy") as file:
+        metadata = file.metadata() or {}
+        if not {"fedtwin", "sha256"} <= set(metadata):
+            raise ValueError("it has no checksum")
+        arrays = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
+    if _checksum(metadata["fedtwin"], arrays) != metadata["sha256"]:
+        raise ValueError("its checksum does not match")
+    return json.loads(metadata["fedtwin"]), arrays
+
+
+def _checksum(meta: str, arrays: Arrays) -> str:
+    digest = hashlib.sha256(meta.encode())
+    for name in sorted(arrays):
+        array = arrays[name]
+        digest.update(f"\n{name} {array.dtype.str} {array.shape}\n".encode())
+        digest.update(array.reshape(-1).view(np.uint8).data)
+    return digest.hexdigest()
+
+
+def _state(meta: dict[str, Any], arrays: Arrays) -> LearnerState:
     weights = {
         place: Weights(arrays[f"{place}.floats"], arrays[f"{place}.counters"]) for place in set(meta["holders"].values())
     }

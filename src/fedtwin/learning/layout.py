@@ -4,6 +4,8 @@ Mixing two models is then one vector operation, whatever the network, and a chec
 """
 
 import math
+import os
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -96,8 +98,19 @@ def layout_of(tensors: Mapping[str, tuple[tuple[int, ...], bool]]) -> Layout:
 
 def save_weights(path: Path, layout: Layout, weights: Weights) -> None:
     """A safetensors file with named tensors, whole or not at all."""
+    save_arrays(path, {name: np.array(tensor) for name, tensor in layout.unpack(weights).items()})
+
+
+def save_arrays(path: Path, arrays: Mapping[str, NDArray[Any]], metadata: dict[str, str] | None = None) -> None:
+    """A safetensors file, whole or not at all. A disk that is full is an ``OSError``, as for any other file."""
+    from safetensors import SafetensorError
     from safetensors.numpy import save_file
 
     unfinished = path.with_name(f".{path.name}")
-    save_file({name: np.array(tensor) for name, tensor in layout.unpack(weights).items()}, unfinished)
+    try:
+        save_file(dict(arrays), unfinished, metadata)
+    except SafetensorError as error:
+        unfinished.unlink(missing_ok=True)
+        code = re.search(r"os error (\d+)", str(error))
+        raise OSError(int(code[1]), os.strerror(int(code[1])), str(path)) if code else error from None
     unfinished.rename(path)

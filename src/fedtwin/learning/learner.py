@@ -4,6 +4,7 @@ It is told of downloads and uploads by whoever runs the clock, and never influen
 replaying its schedule, which is quick, up to a checkpoint, and training only from there.
 """
 
+import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
@@ -11,11 +12,12 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from fedtwin.config import Config, LearningConfig
-from fedtwin.errors import FedtwinError
+from fedtwin.errors import FedtwinError, FedtwinWarning, UnfitCheckpointError
 from fedtwin.learning.aggregate import Refusal, make_aggregator, newest_counters, refusal
 from fedtwin.learning.evaluation import Evaluation
 from fedtwin.learning.executors import Executor, make_executor, make_workload
 from fedtwin.learning.layout import Weights
+from fedtwin.learning.notices import notices
 from fedtwin.learning.partition import deal, training_order
 
 
@@ -66,6 +68,9 @@ class Learner:
         gamma = config.learning.dirichlet_gamma if config.learning.partition == "dirichlet" else None
         self._shares = deal(data.y_train, config.run.seed, len(samples), config.learning.owned_samples, gamma)
         workload = make_workload(config, data.image_shape, data.classes)
+        workload.check(samples)
+        for sentence in notices(config.learning, data, self._shares):
+            warnings.warn(sentence, FedtwinWarning, stacklevel=2)
         self.layout, initial = workload.initial()
         self._aggregator = make_aggregator(config.learning, config.run.mode)
         self._executor: Executor = executor if executor is not None else make_executor(workload)
@@ -109,6 +114,8 @@ class Learner:
         self.energy_j += energy_j
         self._uploads += 1
         if self._resume is not None:
+            if self._uploads > len(self._resume.train_losses):
+                raise _unfit_checkpoint()
             train_loss = self._resume.train_losses[self._uploads - 1]
             return None if np.isnan(train_loss) else train_loss
         trained = self._executor.result(download.key)
@@ -138,6 +145,8 @@ class Learner:
             self._next_evaluation += 1
 
     def evaluate_at_the_end(self, clock_s: float, round_: int) -> None:
+        if self.replaying:
+            raise _unfit_checkpoint()
         self._evaluate(round_, clock_s)
 
     def go_on(self, round_: int) -> None:
@@ -145,8 +154,12 @@ class Learner:
         state = self._resume
         if state is None or (self._uploads, round_) != (state.uploads, state.round):
             return
-        if state.model is None or set(state.starts) != set(self._in_flight):
-            raise FedtwinError("The checkpoint does not fit the schedule: it is from another configuration or version.")
+        held = [state.model, *state.starts.values()]
+        shapes = [(weights.floats.shape, weights.counters.shape) for weights in held if weights is not None]
+        mine = ((self.layout.float_size,), (self.layout.counter_size,))
+        in_flight = set(self._in_flight)
+        if state.model is None or set(shapes) != {mine} or set(state.starts) != in_flight or set(state.versions) != in_flight:
+            raise _unfit_checkpoint()
         self._resume = None
         self._model, self._version = self._executor.adopt(state.model), state.version
         self._train_losses, self._evaluations = list(state.train_losses), list(state.evaluations)
@@ -221,6 +234,10 @@ class Learner:
     def _new_key(self) -> int:
         self._keys += 1
         return self._keys
+
+
+def _unfit_checkpoint() -> UnfitCheckpointError:
+    return UnfitCheckpointError("The checkpoint does not fit the schedule: it is from another run or version.")
 
 
 def _one_too_many(learning: LearningConfig, refused: Refusal) -> str:

@@ -3,6 +3,7 @@
 The network's tensors are views of one flat vector, so a step of SGD with the proximal term is two vector operations.
 """
 
+import warnings
 import zlib
 from dataclasses import dataclass
 
@@ -12,6 +13,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from fedtwin.config import LearningConfig
+from fedtwin.learning.binding import Binding, state_tensors
 from fedtwin.learning.data import Dataset
 from fedtwin.learning.layout import Entry, Layout, Weights, layout_of
 from fedtwin.learning.partition import Indices, batch_sizes
@@ -34,11 +36,6 @@ class Evaluated:
 
     test_loss: float
     test_accuracy: float
-
-
-def state_tensors(model: nn.Module) -> dict[str, Tensor]:
-    """Parameters first, then buffers: the order of the flat vectors."""
-    return {**dict(model.named_parameters()), **dict(model.named_buffers())}
 
 
 def model_layout(model: nn.Module) -> Layout:
@@ -73,13 +70,17 @@ class LocalTrainer:
         self._layout = model_layout(model)
         self._floats = torch.zeros(self._layout.float_size)
         self._counters = torch.zeros(self._layout.counter_size, dtype=torch.int64)
+        names = [name for name, _ in model.named_parameters()]
         parameters = sum(parameter.numel() for parameter in model.parameters())
         self._gradient = torch.zeros(parameters)
         self._parameters = self._floats[:parameters]
-        self._views: dict[str, Tensor] = {}
         initial = initial_weights(model)
-        self._bind()
+        entries = {entry.name: entry for entry in self._layout.entries}
+        self._views = {name: _view(self._counters if e.counter else self._floats, e) for name, e in entries.items()}
+        gradients = {name: _view(self._gradient, entries[name]) for name in names}
+        self._binding = Binding(model, self._views, gradients, f"learning.model = {config.model!r}")
         self._load(initial)
+        self._pairs = needs_pairs(model, images, config)
 
     def train(self, start: Weights, order: Indices) -> Trained:
         """min L_n(w) + (m/2) ‖w − w_download‖² by SGD (Section III-B), over the samples in ``order`` (epochs, samples).
@@ -90,51 +91,78 @@ class LocalTrainer:
         self._model.train()
         anchor = self._parameters.clone()
         rate, pull = self._config.learning_rate, self._config.learning_rate * self._config.proximal
+        sizes = batch_sizes(order.shape[1], self._config.batch_size, pairs=self._pairs)
         losses = []
         with torch.enable_grad(), torch.random.fork_rng(devices=[]):
             torch.manual_seed(zlib.crc32(order.tobytes()))
             for epoch in torch.from_numpy(order):
-                for batch in torch.split(epoch, batch_sizes(order.shape[1], self._config.batch_size)):
+                for batch in torch.split(epoch, sizes):
                     self._gradient.zero_()
                     outputs = self._model(self._images.normalised(self._images.x_train[batch]))
                     loss = functional.cross_entropy(outputs, self._images.y_train[batch])
                     loss.backward()  # type: ignore[no-untyped-call]
+                    self._binding.keep_parameters()
                     self._parameters.lerp_(anchor, pull).add_(self._gradient, alpha=-rate)
                     losses.append(loss.detach() * len(batch))
+        self._binding.keep_buffers()
         mean_loss = float(torch.stack(losses).sum()) / order.size
         return Trained(self._result(), mean_loss, bool(torch.isfinite(self._floats).all()))
 
     @torch.no_grad()
     def evaluate(self, weights: Weights) -> Evaluated:
+        """On the whole test set. A network that draws here too draws the same every time."""
         self._load(weights)
         self._model.eval()
         loss, correct = 0.0, 0
-        for first in range(0, len(self._images.y_test), EVALUATION_BATCH):
-            x, y = (part[first : first + EVALUATION_BATCH] for part in (self._images.x_test, self._images.y_test))
-            outputs = self._model(self._images.normalised(x))
-            loss += float(functional.cross_entropy(outputs, y, reduction="sum"))
-            correct += int((outputs.argmax(1) == y).sum())
+        with torch.random.fork_rng(devices=[]):
+            torch.manual_seed(0)
+            for first in range(0, len(self._images.y_test), EVALUATION_BATCH):
+                x, y = (part[first : first + EVALUATION_BATCH] for part in (self._images.x_test, self._images.y_test))
+                outputs = self._model(self._images.normalised(x))
+                loss += float(functional.cross_entropy(outputs, y, reduction="sum"))
+                correct += int((outputs.argmax(1) == y).sum())
         count = len(self._images.y_test)
         return Evaluated(loss / count, correct / count)
 
-    def _bind(self) -> None:
-        """Every tensor of the network becomes a view of the flat vectors, every gradient a view of one gradient."""
-        tensors = state_tensors(self._model)
-        for entry in self._layout.entries:
-            tensor = tensors[entry.name]
-            tensor.data = self._views[entry.name] = _view(self._counters if entry.counter else self._floats, entry)
-            if isinstance(tensor, nn.Parameter):
-                tensor.grad = _view(self._gradient, entry)
+    def require_the_same_tensors(self) -> None:
+        """After a training: the network still has the tensors it was bound with."""
+        self._binding.require_the_same_tensors()
 
     def _load(self, weights: Weights) -> None:
         for name, array in self._layout.unpack(weights).items():
             self._views[name].copy_(torch.from_numpy(array))
+        self._binding.load()
 
     def _result(self) -> Weights:
         weights = Weights(np.empty(self._layout.float_size, np.float32), np.empty(self._layout.counter_size, np.int64))
         for name, array in self._layout.unpack(weights).items():
             torch.from_numpy(array).copy_(self._views[name])
         return weights
+
+
+def needs_pairs(model: nn.Module, images: Images, config: LearningConfig) -> bool:
+    """Whether batches of two must not leave a single sample over. Leaves running statistics changed."""
+    return config.batch_size == 2 and not trains_on_one(model, tuple(images.x_train.shape[1:]))
+
+
+def trains_on_one(model: nn.Module, shape: tuple[int, ...]) -> bool:
+    """Whether a batch of one sample gives numbers: batch normalisation over nothing else knows no variance of one.
+
+    Leaves running statistics changed.
+    """
+    was_training = model.training
+    device = next((tensor.device for tensor in state_tensors(model).values()), torch.device("cpu"))
+    image = torch.randn(1, *shape, generator=torch.Generator().manual_seed(0)).to(device)
+    model.train()
+    try:
+        others = [device] if device.type != "cpu" else []
+        with torch.no_grad(), torch.random.fork_rng(devices=others), warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            return bool(torch.isfinite(model(image)).all())
+    except (RuntimeError, ValueError):
+        return False
+    finally:
+        model.train(was_training)
 
 
 def _view(flat: Tensor, entry: Entry) -> Tensor:

@@ -7,6 +7,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from fedtwin.errors import FedtwinError
+from fedtwin.learning.binding import unfit
 from fedtwin.usercode import load_object, sentence_of_error
 
 ImageShape = tuple[int, int, int]
@@ -119,6 +120,8 @@ def _check(name: str, model: nn.Module, shape: ImageShape, classes: int) -> None
     if not isinstance(outputs, Tensor) or tuple(outputs.shape) != (2, classes):
         got = tuple(outputs.shape)[1:] if isinstance(outputs, Tensor) else type(outputs).__name__
         raise FedtwinError(f"learning.model = {name!r} gives outputs of shape {got} where the data has {classes} classes.")
+    if reason := unfit(model):
+        raise FedtwinError(f"learning.model = {name!r} cannot be trained here: {reason}.")
 
 
 def _does_not_take(name: str, shape: ImageShape, error: Exception) -> str:

@@ -66,12 +66,22 @@ def deal(labels: NDArray[np.integer], seed: int, devices: int, owned: int, gamma
     return shares
 
 
-def batch_sizes(samples: int, batch_size: int) -> list[int]:
-    """How an epoch is cut: full batches and a last one, never of a single sample, of which BatchNorm knows no variance."""
+def held_by_several(shares: list[Indices], samples: int) -> int:
+    """How many samples of a data set more than one device owns, or one device more than once."""
+    return int((np.bincount(np.concatenate(shares), minlength=samples) > 1).sum())
+
+
+def batch_sizes(samples: int, batch_size: int, *, pairs: bool = False) -> list[int]:
+    """How an epoch is cut: full batches and a last one, never of a single sample, of which BatchNorm knows no variance.
+
+    Batches of two leave one over of an odd number; ``pairs``, for networks that cannot train on it: it joins the last two.
+    """
     full, rest = divmod(samples, batch_size)
     sizes = [batch_size] * full + ([rest] if rest else [])
     if rest == 1 and full and batch_size > 2:
         sizes[-2:] = [batch_size - 1, 2]
+    if rest == 1 and full and batch_size == 2 and pairs:
+        sizes[-2:] = [3]
     return sizes
 
 

@@ -97,6 +97,7 @@ class Evaluator:
             raise FedtwinError("The run has no [learning] section: there is nothing to evaluate.")
         data = load_dataset(self._data or config.learning.dataset)
         workload = make_workload(config, data.image_shape, data.classes)
+        workload.check(())
         self._trainer = LocalTrainer(workload.network(), Images(data), config.learning)
         self._codec = Codec(workload.initial()[0])
 
@@ -118,5 +119,7 @@ def initial_model(config: Config) -> bytes:
     if config.learning is None:
         raise FedtwinError("The configuration has no [learning] section: give --initial FILE.safetensors.")
     data = load_dataset(config.learning.dataset)
-    layout, weights = make_workload(config, data.image_shape, data.classes).initial()
+    workload = make_workload(config, data.image_shape, data.classes)
+    workload.check(())
+    layout, weights = workload.initial()
     return Codec(layout).encode(weights)

@@ -13,6 +13,7 @@ from fedtwin.errors import FedtwinError
 from fedtwin.learning.layout import Layout, Weights, layout_of
 
 FLOAT, COUNTER = "F32", "I64"
+KINDS = (np.float32, np.int64, np.int32, np.int16, np.int8, np.uint8, np.bool_)
 MOST_HEADER_BYTES = 4 * 2**20
 
 
@@ -93,6 +94,10 @@ def read_model(data: bytes, name: str) -> tuple[Layout, Weights]:
         order = list(json.loads(data[8 : 8 + struct.unpack("<Q", data[:8])[0]]))
     except (UnfitError, struct.error) as error:
         raise FedtwinError(f"The model {name!r} cannot be read: {error}.") from None
+    for key, tensor in tensors.items():
+        if tensor.dtype not in KINDS:
+            allowed = ", ".join(np.dtype(kind).name for kind in KINDS)
+            raise FedtwinError(f"The model {name!r} cannot be read: {key} is {tensor.dtype}, not one of {allowed}.")
     named = [key for key in order if key in tensors]
     layout = layout_of({key: (tensors[key].shape, not np.issubdtype(tensors[key].dtype, np.floating)) for key in named})
     return layout, layout.pack(tensors)

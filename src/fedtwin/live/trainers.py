@@ -183,6 +183,7 @@ class TorchTrainer:
         if self._fleet_device is not None and samples is None:
             samples = make_fleet(config)[self._fleet_device].samples
         self._samples = min(samples or config.fleet.samples_max, len(self._share))
+        workload.check([self._samples])
         return self._samples
 
     def train(self, model: bytes, round_: int) -> Update:

@@ -12,7 +12,7 @@ import numpy as np
 import pyarrow as pa
 
 from fedtwin.config import Config, config_hash, identity_of
-from fedtwin.errors import CannotCompileError, EnginesDifferError, FedtwinError, FedtwinWarning
+from fedtwin.errors import CannotCompileError, EnginesDifferError, FedtwinError, FedtwinWarning, UnfitCheckpointError
 from fedtwin.learning.evaluation import Evaluation
 from fedtwin.physics.fleet import fleet_columns, largest_min_mean_samples
 from fedtwin.records import Row, RunFolder, Summary, Tally, rounds_schema, to_table
@@ -130,7 +130,10 @@ def simulate(
 def resume(
     folder: str | Path, *, progress: Callable[[int], None] | None = None, checkpoint_every_s: float = CHECKPOINT_EVERY_S
 ) -> Result:
-    """Goes on with an unfinished run: its schedule is replayed, its training continues from the last checkpoint."""
+    """Goes on with an unfinished run: its schedule is replayed, its training continues from the last checkpoint.
+
+    Without one that can be used the training is done again.
+    """
     path = Path(folder)
     config, trace = read_unfinished(path)
     state = None
@@ -138,10 +141,18 @@ def resume(
         from fedtwin.learning.checkpoint import read_checkpoint
 
         state = read_checkpoint(path, config_hash(config))
-    result = _run(
-        config, path, _Resumed(state),
-        trace=trace, records=True, checkpoints=(), progress=progress, checkpoint_every_s=checkpoint_every_s,
-    )  # fmt: skip
+
+    def go_on(state: "LearnerState | None") -> Result:
+        return _run(
+            config, path, _Resumed(state),
+            trace=trace, records=True, checkpoints=(), progress=progress, checkpoint_every_s=checkpoint_every_s,
+        )  # fmt: skip
+
+    try:
+        result = go_on(state)
+    except UnfitCheckpointError as error:
+        warnings.warn(f"{str(error).rstrip('.')}; the training is done again from the start.", FedtwinWarning, stacklevel=2)
+        result = go_on(None)
     if sentence := sentence_of_declines(config, result.summary):
         warnings.warn(sentence, FedtwinWarning, stacklevel=2)
     return result

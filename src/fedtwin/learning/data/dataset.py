@@ -15,6 +15,9 @@ from fedtwin.learning.data.catalog import CATALOG, cached_folder
 
 ARRAYS = ("x_train", "y_train", "x_test", "y_test")
 EMBEDDED = "digits"
+IMAGE_TYPES = (np.uint8, np.float16, np.float32, np.float64)
+ALWAYS_ALLOWED_CLASSES = 1000
+MOST_DEVIATIONS = 1e9
 
 
 @dataclass(frozen=True)
@@ -85,21 +88,68 @@ def _from_npz(name: str, file: BinaryIO) -> Dataset:
 
 def _checked(name: str, data: Dataset) -> Dataset:
     """A user's arrays: images get a channel axis if they lack one; everything else must fit."""
-    x_train, x_test = (x[..., None] if x.ndim == 3 else x for x in (data.x_train, data.x_test))
+    x_train, x_test = (_native(x[..., None] if x.ndim == 3 else x) for x in (data.x_train, data.x_test))
     data = Dataset(x_train, np.asarray(data.y_train), x_test, np.asarray(data.y_test))
     for part, x, y in (("train", data.x_train, data.y_train), ("test", data.x_test, data.y_test)):
-        if x.ndim != 4 or y.ndim != 1 or len(x) != len(y) or len(x) == 0:
+        if x.ndim != 4 or y.ndim != 1 or len(x) != len(y) or x.size == 0:
             raise FedtwinError(
                 f"learning.dataset = {name!r}: x_{part} {x.shape} and y_{part} {y.shape} are not images "
                 "(count, height, width[, channels]) with one label each."
             )
         if not np.issubdtype(y.dtype, np.integer) or y.min() < 0:
             raise FedtwinError(f"learning.dataset = {name!r}: y_{part} must hold whole numbers from 0.")
-        if x.dtype != np.uint8 and not (np.issubdtype(x.dtype, np.floating) and np.isfinite(x).all()):
-            raise FedtwinError(f"learning.dataset = {name!r}: x_{part} must be uint8, or finite floating-point numbers.")
+        if x.dtype not in IMAGE_TYPES:
+            raise FedtwinError(f"learning.dataset = {name!r}: x_{part} is {x.dtype}, not uint8, float16, float32 or float64.")
     if data.x_train.shape[1:] != data.x_test.shape[1:]:
         raise FedtwinError(
             f"learning.dataset = {name!r}: training images {data.x_train.shape[1:]} and "
             f"test images {data.x_test.shape[1:]} differ in shape."
         )
+    _require_classes(name, data)
+    _require_finite(name, data)
     return data
+
+
+def _native(x: NDArray[Any]) -> NDArray[Any]:
+    """The byte order of this machine, whatever the file has."""
+    return np.asarray(x, x.dtype.newbyteorder("="))
+
+
+def _require_classes(name: str, data: Dataset) -> None:
+    """A stray label would be a network with millions of outputs."""
+    images = len(data.y_train) + len(data.y_test)
+    most = max(images, ALWAYS_ALLOWED_CLASSES)
+    if data.classes > most:
+        part = "train" if data.y_train.max() >= data.y_test.max() else "test"
+        raise FedtwinError(
+            f"learning.dataset = {name!r}: y_{part} holds the label {data.classes - 1}, and labels are the numbers of the "
+            f"classes, from 0: with {images} images they must be below {most}."
+        )
+
+
+def _require_finite(name: str, data: Dataset) -> None:
+    """In float32, in which training computes, and after normalisation."""
+    extremes = {part: np.stack([x.min((0, 1, 2)), x.max((0, 1, 2))]).astype(np.float64) for part, x in _images(data)}
+    for part, found in extremes.items():
+        if not (np.abs(found) <= np.finfo(np.float32).max).all():  # NaN is not
+            raise FedtwinError(
+                f"learning.dataset = {name!r}: x_{part} holds {_worst(found):g}, and images must be finite numbers in float32."
+            )
+    mean, deviation = data.normalisation()
+    for part, found in extremes.items():
+        away = np.abs(found - mean) / deviation.astype(np.float64)
+        if not (away <= MOST_DEVIATIONS).all():
+            raise FedtwinError(
+                f"learning.dataset = {name!r}: x_{part} holds {found.ravel()[away.argmax()]:g}, {away.max():.3g} standard "
+                f"deviations from the mean of the training images; at most {MOST_DEVIATIONS:g} are allowed."
+            )
+
+
+def _images(data: Dataset) -> tuple[tuple[str, NDArray[Any]], tuple[str, NDArray[Any]]]:
+    return ("train", data.x_train), ("test", data.x_test)
+
+
+def _worst(values: NDArray[np.float64]) -> float:
+    """The first that is not finite, or the one farthest from zero."""
+    flat = values.ravel()
+    return float(flat[np.argmax(np.where(np.isfinite(flat), np.abs(flat), np.inf))])

@@ -1,6 +1,7 @@
 """What an executor is, what it needs to begin, and which one a configuration means."""
 
 import os
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -13,6 +14,7 @@ from fedtwin.learning.layout import Layout, Weights
 from fedtwin.learning.local import Evaluated, Images, LocalTrainer, Trained, initial_weights, model_layout
 from fedtwin.learning.models import build_model
 from fedtwin.learning.partition import Indices
+from fedtwin.learning.trial import require_training_on_one, try_out
 from fedtwin.usercode import source_digest
 
 
@@ -55,6 +57,13 @@ class Workload:
 
     def network(self) -> nn.Module:
         return build_model(self.learning.model, self.image_shape, self.classes, self.seed, self.code_folder)
+
+    def check(self, samples: Sequence[int]) -> None:
+        """Before the first round: the network can be trained on so many samples each, and keeps all its state where it must."""
+        if ":" in self.learning.model:
+            try_out(self.network(), self.learning, self.image_shape, self.classes)
+        if self.learning.batch_size == 1 or 1 in samples:
+            require_training_on_one(self.network(), self.learning, self.image_shape, samples)
 
     def initial(self) -> tuple[Layout, Weights]:
         """The model everybody starts from."""

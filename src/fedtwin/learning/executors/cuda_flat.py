@@ -63,7 +63,7 @@ class FlatOrder:
     def view(self, flat: Tensor, entry: Entry) -> Tensor:
         """One tensor inside a flat vector, or of every client inside (client, …) flat vectors."""
         offset = self.offsets[entry.name]
-        return flat[..., offset : offset + entry.size].view(*flat.shape[:-1], *self.shape(entry))
+        return flat[..., offset : offset + entry.size].view((*flat.shape[:-1], *self.shape(entry)))
 
     def adopt(self, weights: Weights) -> Weights:
         flat = np.zeros(self.size, np.float32)

@@ -33,9 +33,12 @@ class Stack:
 
 
 def can_stack(model: nn.Module) -> bool:
-    """Whether every part of the network is known here; otherwise its clients are trained one by one."""
+    """Whether every part of the network is known here, nothing is tied and nothing frozen; otherwise its clients are trained
+    one by one."""
     names = [name for name, _ in model.named_parameters(remove_duplicate=False)]
-    return len(names) == len(list(model.named_parameters())) and all(_known(module) for module in model.modules())
+    frozen = any(not parameter.requires_grad for parameter in model.parameters())
+    tied = len(names) != len(list(model.named_parameters()))
+    return not frozen and not tied and all(_known(module) for module in model.modules())
 
 
 def wide_convolutions(model: nn.Module) -> set[str]:

@@ -7,6 +7,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from fedtwin.config import LearningConfig
+from fedtwin.learning.binding import Binding
 from fedtwin.learning.executors.cuda_flat import (
     EVALUATION_BATCH,
     FlatOrder,
@@ -17,7 +18,7 @@ from fedtwin.learning.executors.cuda_flat import (
     loss_and_correct,
 )
 from fedtwin.learning.layout import Weights
-from fedtwin.learning.local import Evaluated, Images, Trained, model_layout, state_tensors
+from fedtwin.learning.local import Evaluated, Images, Trained, model_layout, needs_pairs
 from fedtwin.learning.partition import batch_sizes
 
 
@@ -26,20 +27,20 @@ class OneByOneTrainer:
 
     def __init__(self, model: nn.Module, images: Images, config: LearningConfig, device: str = "cuda") -> None:
         self._model, self._images, self._config, self._device = model.to(device), images, config, device
+        self._generators = [] if device == "cpu" else [device]
         self._flat = FlatOrder(model, device, set(), channels_last=False)
         self._floats = torch.zeros(self._flat.size, device=device)
         self._counters = torch.zeros(model_layout(model).counter_size, dtype=torch.int64, device=device)
         self._parameters = self._floats[: self._flat.parameter_size]
         self._gradient = torch.zeros_like(self._parameters)
-        tensors = state_tensors(model)
-        for entry in model_layout(model).entries:
-            tensor = tensors[entry.name]
-            if entry.counter:
-                tensor.data = self._counters[entry.offset : entry.offset + entry.size].view(entry.shape)
-                continue
-            tensor.data = self._flat.view(self._floats, entry)
-            if isinstance(tensor, nn.Parameter):
-                tensor.grad = self._flat.view(self._gradient, entry)
+        entries = {entry.name: entry for entry in model_layout(model).entries}
+        views = {
+            name: self._counters[e.offset : e.offset + e.size].view(e.shape) if e.counter else self._flat.view(self._floats, e)
+            for name, e in entries.items()
+        }
+        gradients = {name: self._flat.view(self._gradient, entries[name]) for name, _ in model.named_parameters()}
+        self._binding = Binding(model, views, gradients, f"learning.model = {config.model!r}")
+        self._pairs = needs_pairs(model, images, config)
 
     def adopt(self, weights: Weights) -> Weights:
         return self._flat.adopt(weights)
@@ -64,8 +65,8 @@ class OneByOneTrainer:
         anchor = self._parameters.clone()
         rate, pull = self._config.learning_rate, self._config.learning_rate * self._config.proximal
         total = torch.zeros((), device=self._device)
-        sizes = batch_sizes(task.order.shape[1], self._config.batch_size)
-        with torch.enable_grad(), torch.random.fork_rng(devices=[] if self._device == "cpu" else [self._device]):
+        sizes = batch_sizes(task.order.shape[1], self._config.batch_size, pairs=self._pairs)
+        with torch.enable_grad(), torch.random.fork_rng(devices=self._generators):
             torch.manual_seed(zlib.crc32(task.order.tobytes()))
             for epoch in torch.from_numpy(task.order).to(self._device):
                 for batch in torch.split(epoch, sizes):
@@ -73,8 +74,10 @@ class OneByOneTrainer:
                     outputs = self._model(self._images.normalised(self._images.x_train[batch]))
                     loss = functional.cross_entropy(outputs, self._images.y_train[batch])
                     loss.backward()  # type: ignore[no-untyped-call]
+                    self._binding.keep_parameters()
                     self._parameters.lerp_(anchor, pull).add_(self._gradient, alpha=-rate)
                     total += loss.detach() * len(batch)
+        self._binding.keep_buffers()
         finite = self._floats.isfinite().all().to(total.dtype)
         return self._floats.clone(), torch.stack([total, finite]), self._counters.clone()
 
@@ -83,11 +86,14 @@ class OneByOneTrainer:
         self._load(weights)
         self._model.eval()
         total = torch.zeros(2, dtype=torch.float64, device=self._device)
-        for first in range(0, len(self._images.y_test), EVALUATION_BATCH):
-            x, y = (part[first : first + EVALUATION_BATCH] for part in (self._images.x_test, self._images.y_test))
-            total += loss_and_correct(self._model(self._images.normalised(x)), y)
+        with torch.random.fork_rng(devices=self._generators):
+            torch.manual_seed(0)
+            for first in range(0, len(self._images.y_test), EVALUATION_BATCH):
+                x, y = (part[first : first + EVALUATION_BATCH] for part in (self._images.x_test, self._images.y_test))
+                total += loss_and_correct(self._model(self._images.normalised(x)), y)
         return total
 
     def _load(self, weights: Weights) -> None:
         self._floats.copy_(as_tensor(weights))
         self._counters.copy_(torch.from_numpy(weights.counters))
+        self._binding.load()

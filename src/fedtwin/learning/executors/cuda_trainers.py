@@ -12,6 +12,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from fedtwin.config import LearningConfig
+from fedtwin.learning.binding import state_tensors
 from fedtwin.learning.executors.base import Workload
 from fedtwin.learning.executors.cuda_flat import (
     EVALUATION_BATCH,
@@ -26,7 +27,7 @@ from fedtwin.learning.executors.cuda_flat import (
 from fedtwin.learning.executors.cuda_network import Stack, can_stack, forward, kernels, wide_convolutions
 from fedtwin.learning.executors.cuda_one_by_one import OneByOneTrainer
 from fedtwin.learning.layout import Weights
-from fedtwin.learning.local import Evaluated, Images, Trained, state_tensors
+from fedtwin.learning.local import Evaluated, Images, Trained, needs_pairs
 from fedtwin.learning.partition import Indices, batch_sizes
 
 Precision = Literal["mixed", "float32"]
@@ -56,8 +57,8 @@ class Plan:
     counts: NDArray[np.int32]
 
 
-def make_plan(orders: list[Indices], batch_size: int) -> Plan:
-    cuts = [np.cumsum(batch_sizes(order.shape[1], batch_size))[:-1] for order in orders]
+def make_plan(orders: list[Indices], batch_size: int, *, pairs: bool = False) -> Plan:
+    cuts = [np.cumsum(batch_sizes(order.shape[1], batch_size, pairs=pairs))[:-1] for order in orders]
     batches = [[batch for epoch in order for batch in np.split(epoch, cut)] for order, cut in zip(orders, cuts, strict=True)]
     clients = sorted(range(len(orders)), key=lambda client: -len(batches[client]))
     steps = [len(batches[client]) for client in clients]
@@ -103,6 +104,7 @@ class StackedTrainer:
         self, model: nn.Module, images: Images, config: LearningConfig, precision: Precision, device: str = "cuda"
     ) -> None:
         self._model, self._images, self._config, self._device = model, images, config, device
+        self._pairs = needs_pairs(model, images, config)
         wide = wide_convolutions(model)
         self._flat = FlatOrder(model, device, wide, channels_last=True)
         fused = precision == "mixed" and device != "cpu" and bool(wide) and find_spec("triton") is not None
@@ -129,7 +131,7 @@ class StackedTrainer:
         return as_evaluated([self._evaluate(as_tensor(model)) for model in models], len(self._images.y_test))
 
     def _train_together(self, tasks: list[Task]) -> list[Trained]:
-        plan = make_plan([task.order for task in tasks], self._config.batch_size)
+        plan = make_plan([task.order for task in tasks], self._config.batch_size, pairs=self._pairs)
         floats, losses = self._descend([as_tensor(tasks[client].start) for client in plan.clients], plan)
         finite = torch.linalg.vector_norm(floats, float("inf"), dim=1).isfinite()
         summary = torch.stack([losses, finite.to(losses.dtype)]).cpu().numpy()

@@ -1,0 +1,52 @@
+"""What is worth a sentence about a data set and its partition, though it is legal. NumPy only."""
+
+import numpy as np
+
+from fedtwin.config import Config, LearningConfig
+from fedtwin.learning.data import Dataset, load_dataset
+from fedtwin.learning.data.dataset import EMBEDDED
+from fedtwin.learning.partition import Indices, deal, held_by_several
+
+
+def notices(learning: LearningConfig, data: Dataset, shares: list[Indices]) -> list[str]:
+    """Samples that several devices hold because the data ran out, and labels that no image has.
+
+    The embedded digits are made to be shared, as the docs say: there is nothing to tell of them.
+    """
+    if learning.dataset == EMBEDDED:
+        return []
+    return [sentence for sentence in (_shared(learning, data, shares), _gaps(learning, data)) if sentence]
+
+
+def notices_of(config: Config) -> list[str]:
+    """The same for a configuration that is not running here."""
+    learning = config.learning
+    if learning is None or learning.dataset == EMBEDDED:
+        return []
+    data = load_dataset(learning.dataset)
+    gamma = learning.dirichlet_gamma if learning.partition == "dirichlet" else None
+    return notices(learning, data, deal(data.y_train, config.run.seed, config.fleet.devices, learning.owned_samples, gamma))
+
+
+def _shared(learning: LearningConfig, data: Dataset, shares: list[Indices]) -> str | None:
+    shared = held_by_several(shares, len(data.y_train))
+    if not shared:
+        return None
+    owned, there = learning.owned_samples, len(data.y_train)
+    return (
+        f"{len(shares)} devices own {owned} samples each, {len(shares) * owned} in all, and learning.dataset = "
+        f"{learning.dataset!r} has {there} to train on: {shared} of them are held more than once; a smaller "
+        "learning.owned_samples makes it fewer."
+    )
+
+
+def _gaps(learning: LearningConfig, data: Dataset) -> str | None:
+    seen = np.union1d(data.y_train, data.y_test)
+    gaps = data.classes - len(seen)
+    if not gaps:
+        return None
+    first = int(np.setdiff1d(np.arange(data.classes), seen)[0])
+    return (
+        f"learning.dataset = {learning.dataset!r} has labels up to {data.classes - 1}, and no image for {gaps} of them, "
+        f"such as {first}: the network gets {data.classes} outputs all the same."
+    )

@@ -1,0 +1,70 @@
+"""A network tried out before the first round: what cannot be trained, or would give other numbers elsewhere, is told there."""
+
+from collections.abc import Sequence
+
+import numpy as np
+from torch import nn
+
+from fedtwin.config import LearningConfig
+from fedtwin.errors import FedtwinError
+from fedtwin.learning.data import Dataset
+from fedtwin.learning.local import Images, LocalTrainer, initial_weights, trains_on_one
+
+IMAGES = 4
+RATE = 1e-3
+
+
+def try_out(model: nn.Module, learning: LearningConfig, shape: tuple[int, int, int], classes: int) -> None:
+    """Trains and evaluates a user's own network twice from the same start, on a few random images.
+
+    All of its state must be in parameters and buffers: anything else is lost on the way to another process, device or day.
+    """
+    setting = f"learning.model = {learning.model!r}"
+    start, order = initial_weights(model), np.arange(IMAGES)[None]
+    try:
+        trainer = LocalTrainer(
+            model, _images(shape, classes), learning.model_copy(update={"batch_size": 2, "learning_rate": RATE})
+        )
+        outcomes = []
+        for _ in range(2):
+            evaluated, trained = trainer.evaluate(start), trainer.train(start, order)
+            trainer.require_the_same_tensors()
+            numbers = np.array([evaluated.test_loss, evaluated.test_accuracy, trained.train_loss])
+            outcomes.append([part.tobytes() for part in (numbers, *trained.weights)])
+    except FedtwinError:
+        raise
+    except Exception as error:
+        reason = f"{type(error).__name__}: {error}".splitlines()[0].rstrip(".")
+        raise FedtwinError(f"{setting} fails in training: {reason}.") from None
+    if outcomes[0] != outcomes[1]:
+        raise FedtwinError(
+            f"{setting} gives other numbers when it is trained again from the same start: all its state must be in parameters "
+            "and buffers (register_buffer), and all its chance from torch's generator."
+        )
+
+
+def require_training_on_one(
+    model: nn.Module, learning: LearningConfig, shape: tuple[int, int, int], samples: Sequence[int]
+) -> None:
+    """Batch normalisation over a batch of one sample has nothing to normalise by."""
+    if trains_on_one(model, shape):
+        return
+    if learning.batch_size == 1:
+        which = "learning.batch_size = 1: every batch is a single sample"
+    else:
+        many = list(samples).count(1)
+        which = (
+            f"D_n = 1 for {many} of {len(samples)} devices (fleet.samples_min, fleet.file or their data): that is one sample"
+        )
+    raise FedtwinError(
+        f"{which}, on which learning.model = {learning.model!r} cannot be trained with images of shape {shape}, as "
+        "batch normalisation cannot; at least 2 are needed."
+    )
+
+
+def _images(shape: tuple[int, int, int], classes: int) -> Images:
+    channels, height, width = shape
+    random = np.random.default_rng(0)
+    x = random.normal(size=(IMAGES, height, width, channels)).astype(np.float32)
+    y = np.arange(IMAGES) % classes
+    return Images(Dataset(x, y, x, y))

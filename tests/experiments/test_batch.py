@@ -71,6 +71,17 @@ def test_a_journal_that_cannot_be_written_is_one_sentence(tmp_path: Path) -> Non
         run_batch(jobs(1), journal=tmp_path / "file" / "runs.jsonl")
 
 
+def test_a_comparison_interrupted_without_a_folder_says_what_is_lost(tmp_path: Path) -> None:
+    command = [*FEDTWIN, "compare", "--seeds", "50", "--rounds", "40", "--schemes", write_slow_policy(tmp_path)]
+    process = subprocess.Popen(
+        [*command, "--workers", "1"], cwd=tmp_path, stderr=subprocess.PIPE, text=True, preexec_fn=hears_interrupts
+    )
+    time.sleep(4.0)
+    process.send_signal(signal.SIGINT)
+    _, errors = process.communicate(timeout=60)
+    assert process.returncode == 130 and "Finished runs are lost: with --out DIR they would be kept" in errors, errors
+
+
 @pytest.mark.parametrize("after_s", [0.6, 1.2])
 def test_an_interruption_while_workers_start_is_quiet(tmp_path: Path, after_s: float) -> None:
     command = [*FEDTWIN, "compare", "--seeds", "50", "--rounds", "50000", "--out", "out"]

@@ -70,12 +70,16 @@ def compare_schemes(
     progress: Progress | None = None,
 ) -> Comparison:
     """Runs every scheme on the same ``seeds`` worlds."""
-    configs = [
-        replace_settings(scheme_config(base, name), {"run.seed": base.run.seed + k}) for name in names for k in range(seeds)
-    ]
-    jobs = [Job(config) for config in configs]
-    outcomes = with_selections(run_batch(jobs, workers=workers, backend=backend, journal=journal, progress=progress))
-    return _comparison((config, outcome.summary) for config, outcome in zip(configs, outcomes, strict=True))
+    jobs = comparison_jobs(base, names, seeds)
+    outcomes = run_batch(jobs, workers=workers, backend=backend, journal=journal, progress=progress)
+    runs = zip(jobs, with_selections(jobs, outcomes), strict=True)
+    return _comparison((job.config, outcome.summary) for job, outcome in runs)
+
+
+def comparison_jobs(base: Config, names: Sequence[str], seeds: int) -> list[Job]:
+    """The runs of a comparison."""
+    schemes = [scheme_config(base, name) for name in names]
+    return [Job(replace_settings(scheme, {"run.seed": base.run.seed + k})) for scheme in schemes for k in range(seeds)]
 
 
 def compare_folders(folders: Sequence[Path]) -> Comparison:

@@ -42,6 +42,8 @@ def _engine(jobs: Sequence[Job], kind: Kind, work_s: float) -> str:
             simulate(replace_settings(config, {"run.engine": "compiled", "run.rounds": 1}), records=False)
     except CannotCompileError:
         return "readable"
+    except (Exception, SystemExit):  # every run that fails says why itself
+        return "auto"
     return "compiled"
 
 

@@ -57,9 +57,8 @@ def test_the_table_of_the_others_is_that_of_a_sweep_in_which_none_fails(tmp_path
 
 
 def test_only_the_failed_ones_are_done_again(tmp_path: Path) -> None:
-    """The runs fail for want of a file, and say how often they were begun."""
-    fault = "open('calls', 'a').write('x') if view.queue == 0 else 0; open('wanted')"
-    write_spec(tmp_path, fault)
+    """The runs fail for want of a file, which comes later."""
+    write_spec(tmp_path, "os.stat('wanted')")
     first = run_cli("sweep", "spec.toml", "--out", "out", "--workers", 1, cwd=tmp_path)
     assert first.returncode == 3 and "--retry-failed" in first.stderr
     refused = run_cli("sweep", "spec.toml", "--out", "out", cwd=tmp_path)

@@ -136,7 +136,7 @@ def _warn_of_damage(journal: Path | None, found: Journal) -> None:
     if found.damaged:
         lines = "1 line" if found.damaged == 1 else f"{found.damaged} lines"
         sentence = f"{lines} of {str(journal)!r} {'is' if found.damaged == 1 else 'are'} damaged or of another format"
-        warnings.warn(f"{sentence}: the runs they may have been of are done again.", FedtwinWarning, stacklevel=3)
+        warnings.warn(f"{sentence}: a run that is nowhere else in it is done again.", FedtwinWarning, stacklevel=3)
 
 
 def _failure(job: Job, reason: str, journal: Path | None) -> str:

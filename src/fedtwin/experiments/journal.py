@@ -7,7 +7,7 @@ import hashlib
 import json
 import os
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from io import FileIO
 from pathlib import Path
@@ -43,7 +43,7 @@ def read_journal(path: Path | None) -> Journal:
 
 @contextmanager
 def open_journal(path: Path | None) -> Iterator[Write]:
-    """Gives a function that writes lines; when it returns they are on disk, or none of them is and it is an error."""
+    """Gives a function that writes lines; when it returns they are on disk. No half of a line stays where one does not fit."""
     if path is None:
         yield lambda _: None
         return
@@ -82,14 +82,14 @@ def _take(text: bytes, journal: Journal) -> None:
 
 
 def _append(file: FileIO, path: Path, data: bytes) -> None:
-    before = os.fstat(file.fileno()).st_size
-    left = memoryview(data)
+    before, written = os.fstat(file.fileno()).st_size, 0
     try:
-        while left:
-            left = left[file.write(left) :]
+        while written < len(data):
+            written += file.write(data[written:])
         os.fsync(file.fileno())
     except OSError as error:
-        file.truncate(before)
+        with suppress(OSError):
+            file.truncate(before + data.rfind(b"\n", 0, written) + 1)
         sentence = f"{str(path)!r} cannot be written: {error.strerror}"
         raise FedtwinError(f"{sentence}. Runs finished before are kept there: the same command goes on from them.") from None
 

@@ -3,6 +3,7 @@
 import os
 import signal
 import subprocess
+import sys
 import time
 from pathlib import Path
 
@@ -29,8 +30,7 @@ def table_in(folder: Path) -> pd.DataFrame:
     return pd.read_parquet(folder / "summaries.parquet")
 
 
-@pytest.mark.parametrize("workers", [1, 2])
-@pytest.mark.parametrize("fault", FAULTS)
+@pytest.mark.parametrize(("fault", "workers"), [*((fault, 1) for fault in FAULTS), ("it leaves", 2)])
 def test_a_run_that_fails_is_a_row_with_its_reason_and_the_others_finish(tmp_path: Path, fault: str, workers: int) -> None:
     text, words = FAULTS[fault]
     write_spec(tmp_path, text)
@@ -97,9 +97,8 @@ def test_runs_in_which_everybody_declined_are_marked_and_not_done_again(tmp_path
     assert not (tmp_path / "out" / "unfinished.jsonl").exists() and "--retry-failed" not in done.stderr
 
 
-@pytest.mark.parametrize("fault", ["os.kill(os.getpid(), signal.SIGKILL)", "os._exit(0)"])
-def test_a_run_that_kills_its_worker_is_the_only_one_that_fails(tmp_path: Path, fault: str) -> None:
-    write_spec(tmp_path, fault)
+def test_a_run_that_kills_its_worker_is_the_only_one_that_fails(tmp_path: Path) -> None:
+    write_spec(tmp_path, "os.kill(os.getpid(), signal.SIGKILL)")
     done = run_cli("sweep", "spec.toml", "--out", "out", "--workers", 2, cwd=tmp_path)
     assert done.returncode == 3, done.stderr
     table = table_in(tmp_path / "out")
@@ -107,6 +106,26 @@ def test_a_run_that_kills_its_worker_is_the_only_one_that_fails(tmp_path: Path, 
     assert list(table["failed"].notna()) == list(wrong)
     assert table.loc[wrong, "failed"].str.contains("worker process was killed").all()
     assert "Traceback" not in done.stderr and "each in a process of its own" in done.stderr
+
+
+def test_a_killer_that_is_the_only_run_left_does_not_end_the_command(tmp_path: Path) -> None:
+    write_spec(tmp_path, "os._exit(0)", 'schemes = ["faulty:POLICY"]\nseeds = [1]\nrounds = 20\n')
+    done = run_cli("sweep", "spec.toml", "--out", "out", "--workers", 2, cwd=tmp_path)
+    assert done.returncode == 3 and "1 of 1 runs failed" in done.stderr, done.stderr
+
+
+def test_workers_that_cannot_start_are_one_sentence(tmp_path: Path) -> None:
+    """A script that does not ask for ``__main__`` is run again by each of its workers."""
+    policy = write_slow_policy(tmp_path)
+    (tmp_path / "script.py").write_text(
+        "from fedtwin.config import build_config\n"
+        "from fedtwin.experiments.batch import Job, run_batch\n"
+        f"settings = {{'policy.name': '{policy}', 'run.rounds': 40}}\n"
+        "run_batch([Job(build_config({}, {**settings, 'run.seed': k})) for k in range(9)], workers=2)\n",
+        encoding="utf-8",
+    )
+    done = subprocess.run([sys.executable, "script.py"], cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert done.returncode == 1 and done.stderr.splitlines()[-1].startswith("fedtwin.errors.FedtwinError: Worker processes end")
 
 
 def test_a_worker_killed_from_outside_costs_nothing(tmp_path: Path) -> None:

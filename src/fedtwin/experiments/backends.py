@@ -16,7 +16,7 @@ from multiprocessing import active_children
 from typing import Protocol, TypeVar
 
 from fedtwin.experiments.job import Done, Line, Packed, run_packed, weight
-from fedtwin.experiments.pools import each_apart, give
+from fedtwin.experiments.pools import each_apart, give, require_that_workers_start
 
 CHUNK_S = 0.1
 MOST_RUNS_IN_A_CHUNK = 256
@@ -71,7 +71,7 @@ class LocalBackend:
         self._suspects: list[Packed] = []
 
     def run(self, runs: Sequence[Packed]) -> Iterator[list[Line]]:
-        if self._workers == 1 or len(runs) < 2:
+        if self._workers == 1 or (len(runs) < 2 and all(map(_is_harmless, runs))):
             yield from run_here(runs)
             return
         done = 0
@@ -111,6 +111,8 @@ class LocalBackend:
             try:
                 done.append(future.result())
             except BrokenProcessPool:
+                if not self._suspects:
+                    require_that_workers_start()
                 self._suspects += chunk
         return done, others
 
@@ -141,9 +143,13 @@ def run_here(runs: Sequence[Packed], only_short_for_s: float | None = None) -> I
 
 
 def _is_short(packed: Packed) -> bool:
-    """It takes little time, and cannot end this process: code of the user's own might."""
-    ours = ":" not in packed["config"]["policy"]["name"]
-    return ours and weight(packed) <= SHORT and "learning" not in packed["config"] and not packed["stationary"]
+    brief = weight(packed) <= SHORT and "learning" not in packed["config"] and not packed["stationary"]
+    return brief and _is_harmless(packed)
+
+
+def _is_harmless(packed: Packed) -> bool:
+    """It cannot end this process; a policy of the user's own might."""
+    return ":" not in packed["config"]["policy"]["name"]
 
 
 def in_chunks(

@@ -7,7 +7,7 @@ from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wai
 from concurrent.futures.process import BrokenProcessPool
 from multiprocessing import get_context
 
-from fedtwin.errors import FedtwinWarning
+from fedtwin.errors import FedtwinError, FedtwinWarning
 from fedtwin.experiments.job import Done, Line, Packed, line_of_failure, run_chunk
 from fedtwin.processes import die_with_the_parent, interrupts_left_to_the_parent
 
@@ -25,6 +25,20 @@ def give(pool: Pool | None, workers: int, chunk: Sequence[Packed]) -> "tuple[Poo
                 pool = None
         pool = ProcessPoolExecutor(workers, mp_context=get_context("spawn"), initializer=die_with_the_parent)
         return pool, pool.submit(run_chunk, chunk)
+
+
+def require_that_workers_start() -> None:
+    """A worker that dies without any work is no run's fault."""
+    pool, future = give(None, 1, [])
+    try:
+        future.result()
+    except BrokenProcessPool:
+        raise FedtwinError(
+            "Worker processes end before they do anything: try --workers 1, "
+            "and let a script of your own start batches under if __name__ == '__main__' only."
+        ) from None
+    finally:
+        pool.shutdown()
 
 
 def each_apart(suspects: Sequence[Packed], workers: int) -> Iterator[list[Line]]:

@@ -48,9 +48,11 @@ def test_a_journal_is_gone_on_with_and_a_cut_line_is_run_again(tmp_path: Path, m
         return real(packed)
 
     monkeypatch.setattr(backends, "run_packed", counted)
-    assert run_batch(jobs(4), workers=1, journal=journal) == expected
+    with pytest.warns(FedtwinWarning, match="1 line of .* is damaged"):
+        assert run_batch(jobs(4), workers=1, journal=journal) == expected
     assert ran == [job.key for job in jobs(4)[2:]]
-    assert run_batch(jobs(4), workers=1, journal=journal) == expected and len(ran) == 2
+    with pytest.warns(FedtwinWarning, match="1 line of .* is damaged"):
+        assert run_batch(jobs(4), workers=1, journal=journal) == expected and len(ran) == 2
 
 
 def test_a_journal_of_other_runs_is_not_believed(tmp_path: Path) -> None:
@@ -70,6 +72,17 @@ def test_a_journal_that_cannot_be_written_is_one_sentence(tmp_path: Path) -> Non
     (tmp_path / "file").write_text("")
     with pytest.raises(FedtwinError, match="cannot be written"):
         run_batch(jobs(1), journal=tmp_path / "file" / "runs.jsonl")
+
+
+def test_a_comparison_interrupted_without_a_folder_says_what_is_lost(tmp_path: Path) -> None:
+    command = [*FEDTWIN, "compare", "--seeds", "50", "--rounds", "40", "--schemes", write_slow_policy(tmp_path)]
+    process = subprocess.Popen(
+        [*command, "--workers", "1"], cwd=tmp_path, stderr=subprocess.PIPE, text=True, preexec_fn=hears_interrupts
+    )
+    time.sleep(4.0)
+    process.send_signal(signal.SIGINT)
+    _, errors = process.communicate(timeout=60)
+    assert process.returncode == 130 and "Finished runs are lost: with --out DIR they would be kept" in errors, errors
 
 
 @pytest.mark.parametrize("after_s", [0.6, 1.2])

@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
+import pandas as pd
 import pytest
 
 from fedtwin.config import load_config
@@ -16,6 +17,7 @@ from fedtwin.experiments.batch import Job, open_backend, run_batch
 from fedtwin.experiments.job import pack
 from fedtwin.experiments.ray_backend import run_chunk_on_a_node
 from tests.conftest import FEDTWIN, hears_interrupts, run_cli, write_slow_policy
+from tests.experiments.faults import write_faulty_policy
 
 pytest.importorskip("ray", reason="Ray is an extra, which `make test-all` installs")
 pytestmark = pytest.mark.slow
@@ -123,6 +125,16 @@ def test_gpu_runs_are_not_for_ray(tmp_path: Path) -> None:
     done = run_cli("sweep", "spec.toml", "--out", "out", "--ray", "local", cwd=tmp_path)
     assert done.returncode == 2 and "learning.executor = 'cuda' is for the GPU of this machine" in done.stderr
     assert len(done.stderr.splitlines()) == 1 and not (tmp_path / "out").exists()
+
+
+@pytest.mark.parametrize("fault", ["raise KeyError('x')", "os._exit(1)"])
+def test_a_run_that_fails_on_a_node_is_the_only_one(tmp_path: Path, fault: str) -> None:
+    policy = write_faulty_policy(tmp_path, fault)
+    (tmp_path / "spec.toml").write_text(f'schemes = ["{policy}", "CU-UCB"]\nseeds = 8\nrounds = 20\n', encoding="utf-8")
+    done = run_cli("sweep", "spec.toml", "--out", "out", "--ray", "local", "--workers", 2, cwd=tmp_path)
+    assert done.returncode == 3 and "1 of 16 runs failed, the first was faulty:POLICY, seed 1: " in done.stderr, done.stderr
+    table = pd.read_parquet(tmp_path / "out" / "summaries.parquet")
+    assert list(table.index[table["failed"].notna()]) == [1] and table["mean_cost"].notna().sum() == 15
 
 
 def test_errors_of_a_run_come_back_as_they_are() -> None:

@@ -20,7 +20,7 @@ COLUMNS = [
     *("round", "clock_s", "arrived", "device", "gain", "cpu_hz", "samples", "power_w", "compute_s", "upload_s"),
     *("compute_j", "upload_j", "cost", "index", "queue", "total_queue", "staleness", "declined", "time_ok", "energy_ok"),
 ]
-FILES = {"config.toml", "summary.json", "devices.parquet", "rounds.parquet", "start.parquet"}
+FILES = {"SHA256SUMS", "config.toml", "summary.json", "devices.parquet", "rounds.parquet", "start.parquet"}
 
 
 def test_a_run_folder_holds_what_the_docs_say(tmp_path: Path) -> None:

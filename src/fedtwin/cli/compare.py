@@ -29,12 +29,13 @@ def compare(
 ) -> None:
     """Compare schemes on the same worlds, with paired differences; or finished run folders, without running anything."""
     from fedtwin.experiments.backends import open_backend
-    from fedtwin.experiments.compare import compare_folders, compare_schemes
-    from fedtwin.records.folder import write_json
+    from fedtwin.experiments.batch import begun
+    from fedtwin.experiments.compare import compare_folders, compare_schemes, comparison_jobs
+    from fedtwin.records.checksums import write_checked
+    from fedtwin.records.folder import json_bytes
 
     paths = paths or []
-    if out is not None and (out / COMPARISON_NAME).exists():
-        raise FedtwinError(f"--out {str(out)!r} holds a comparison already: name another folder, nothing is overwritten.")
+    _require_no_comparison_in(out)
     if paths and (len(paths) > 1 or paths[0].is_dir()):
         if rounds is not None or seed is not None or assignments:
             raise FedtwinError("--rounds, --seed and --set are for running: run folders are compared as they are.")
@@ -45,18 +46,21 @@ def compare(
         if not names:
             raise FedtwinError(f"--schemes {schemes!r} names none: choose from {', '.join(SCHEMES)}.")
         journal = out / JOURNAL_NAME if out is not None else None
+        folder = paths[0].parent if paths else None
+        if journal is not None and (sentence := begun(comparison_jobs(base, names, seeds, folder), journal, "comparison")):
+            typer.echo(sentence, err=True)
         with (
             open_backend(workers, ray) as backend,
             kept_when_interrupted(journal),
             counting_bar("runs", len(names) * seeds) as progress,
         ):
-            folder = paths[0].parent if paths else None
             comparison = compare_schemes(base, names, seeds, folder=folder, backend=backend, journal=journal, progress=progress)
     report = comparison.as_dict()
     if out is not None:
+        _require_no_comparison_in(out)
         try:
             out.mkdir(parents=True, exist_ok=True)
-            write_json(out / COMPARISON_NAME, plain(report))
+            write_checked(out, {COMPARISON_NAME: json_bytes(plain(report))})
         except OSError as error:
             raise FedtwinError(f"--out {str(out)!r} cannot be written: {error.strerror}.") from None
         (out / JOURNAL_NAME).unlink(missing_ok=True)
@@ -65,6 +69,11 @@ def compare(
         return
     _print_means(report)
     _print_differences(report)
+
+
+def _require_no_comparison_in(out: Path | None) -> None:
+    if out is not None and (out / COMPARISON_NAME).exists():
+        raise FedtwinError(f"--out {str(out)!r} holds a comparison already: name another folder, nothing is overwritten.")
 
 
 def _print_means(report: dict[str, Any]) -> None:

@@ -28,6 +28,7 @@ def figure(
 ) -> None:
     """Draw figures of the paper: PNG, SVG and the CSV behind them. An interrupted figure goes on where it stopped."""
     from fedtwin.experiments.backends import open_backend
+    from fedtwin.experiments.batch import begun
     from fedtwin.experiments.spec import Profile, load_experiment
     from fedtwin.experiments.tables import figure_jobs, figure_table
     from fedtwin.figures.save import figure_paths, require_matplotlib, save_figure
@@ -41,10 +42,10 @@ def figure(
     with open_backend(workers, ray) as backend:
         for experiment in experiments:
             journal = out / f".figure_{experiment.figure}.{kind}.jsonl"
-            with (
-                kept_when_interrupted(journal),
-                counting_bar(f"figure {experiment.figure}", len(figure_jobs(experiment, kind))) as progress,
-            ):
+            jobs = figure_jobs(experiment, kind)
+            if sentence := begun(jobs, journal, "figure"):
+                typer.echo(sentence, err=True)
+            with kept_when_interrupted(journal), counting_bar(f"figure {experiment.figure}", len(jobs)) as progress:
                 table = figure_table(experiment, kind, backend=backend, journal=journal, progress=progress)
             effort = experiment.profiles[kind]
             note = f"(mean and 95 % interval over {effort.seeds} seeds, {effort.rounds:,} rounds)"

@@ -101,12 +101,14 @@ def _bar(what: str, total: int) -> Iterator[tuple["Progress", "TaskID"]]:
 
 @contextmanager
 def kept_when_interrupted(journal: Path | None) -> Iterator[None]:
-    """Says, when a batch with a journal is interrupted, that nothing finished is lost."""
+    """Says, when a batch is interrupted, whether what is finished is lost."""
     try:
         yield
     except KeyboardInterrupt:
         if journal is not None:
             typer.echo(f"Finished runs are kept in {journal}: the same command goes on from there.", err=True)
+        else:
+            typer.echo("Finished runs are lost: with --out DIR they would be kept, and the same command go on.", err=True)
         raise
 
 

@@ -1,6 +1,8 @@
 """Where the runs of a batch are computed: in this process, or in worker processes; a Ray cluster is in ``ray_backend``.
 
 Runs travel in chunks of about a tenth of a second, so that neither a message nor a write to disk is paid for each of them.
+A run that fails is a line like the others. Where a worker dies, all runs under way are suspects: they are done again, each in
+a process of its own, and only those that die there too have failed.
 """
 
 import os
@@ -10,19 +12,17 @@ from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import contextmanager
-from multiprocessing import active_children, get_context
+from multiprocessing import active_children
 from typing import Protocol, TypeVar
 
-from fedtwin.errors import FedtwinError
-from fedtwin.experiments.job import Line, Packed, run_chunk, run_packed, weight
-from fedtwin.processes import die_with_the_parent, interrupts_left_to_the_parent
+from fedtwin.experiments.job import Done, Line, Packed, run_packed, weight
+from fedtwin.experiments.pools import each_apart, give, require_that_workers_start
 
 CHUNK_S = 0.1
 MOST_RUNS_IN_A_CHUNK = 256
 CHUNKS_PER_WORKER = 2
 TRY_HERE_S = 0.5
 SHORT = 20_000 * 30
-Done = tuple[list[Line], float]
 Ticket = TypeVar("Ticket")
 
 
@@ -67,9 +67,11 @@ class LocalBackend:
     def __init__(self, workers: int) -> None:
         self._workers = workers
         self._pool: ProcessPoolExecutor | None = None
+        self._chunks: dict[Future[Done], Sequence[Packed]] = {}
+        self._suspects: list[Packed] = []
 
     def run(self, runs: Sequence[Packed]) -> Iterator[list[Line]]:
-        if self._workers == 1 or len(runs) < 2:
+        if self._workers == 1 or (len(runs) < 2 and all(map(_is_harmless, runs))):
             yield from run_here(runs)
             return
         done = 0
@@ -80,10 +82,9 @@ class LocalBackend:
         if done == len(runs):
             return
         try:
-            yield from in_chunks(runs[done:], lambda: self._workers, self._submit, _collect)
-        except BrokenProcessPool:
-            self._terminate()
-            raise FedtwinError("A worker process was killed, perhaps for want of memory: try fewer --workers.") from None
+            yield from in_chunks(runs[done:], lambda: self._workers, self._submit, self._collect)
+            suspects, self._suspects = self._suspects, []
+            yield from each_apart(suspects, self._workers)
         except BaseException:
             self._terminate()
             raise
@@ -98,11 +99,22 @@ class LocalBackend:
             self._pool = None
 
     def _submit(self, chunk: Sequence[Packed]) -> "Future[Done]":
-        with interrupts_left_to_the_parent():
-            if self._pool is None:
-                context = get_context("spawn")
-                self._pool = ProcessPoolExecutor(self._workers, mp_context=context, initializer=die_with_the_parent)
-            return self._pool.submit(run_chunk, chunk)
+        self._pool, future = give(self._pool, self._workers, chunk)
+        self._chunks[future] = chunk
+        return future
+
+    def _collect(self, flying: "set[Future[Done]]") -> "tuple[list[Done], set[Future[Done]]]":
+        finished, others = wait(flying, return_when=FIRST_COMPLETED)
+        done = []
+        for future in finished:
+            chunk = self._chunks.pop(future)
+            try:
+                done.append(future.result())
+            except BrokenProcessPool:
+                if not self._suspects:
+                    require_that_workers_start()
+                self._suspects += chunk
+        return done, others
 
     def _terminate(self) -> None:
         for process in active_children():
@@ -110,6 +122,8 @@ class LocalBackend:
         if self._pool is not None:
             self._pool.shutdown(wait=False, cancel_futures=True)
             self._pool = None
+        self._chunks.clear()
+        self._suspects.clear()
 
 
 def run_here(runs: Sequence[Packed], only_short_for_s: float | None = None) -> Iterator[list[Line]]:
@@ -129,7 +143,13 @@ def run_here(runs: Sequence[Packed], only_short_for_s: float | None = None) -> I
 
 
 def _is_short(packed: Packed) -> bool:
-    return weight(packed) <= SHORT and "learning" not in packed["config"] and not packed["stationary"]
+    brief = weight(packed) <= SHORT and "learning" not in packed["config"] and not packed["stationary"]
+    return brief and _is_harmless(packed)
+
+
+def _is_harmless(packed: Packed) -> bool:
+    """It cannot end this process; a policy of the user's own might."""
+    return ":" not in packed["config"]["policy"]["name"]
 
 
 def in_chunks(
@@ -137,30 +157,29 @@ def in_chunks(
     workers: Callable[[], int],
     submit: Callable[[Sequence[Packed]], Ticket],
     collect: Callable[[set[Ticket]], tuple[list[Done], set[Ticket]]],
+    most: int = MOST_RUNS_IN_A_CHUNK,
 ) -> Iterator[list[Line]]:
-    """Gives every worker a chunk and one in waiting. ``collect`` waits for some tickets and gives the others back."""
+    """Gives every worker a chunk and one in waiting. ``collect`` waits for some tickets and gives the others back.
+
+    What it does not give back and has not done is its own affair.
+    """
     left = deque(runs)
     pace: float | None = None
     flying: set[Ticket] = set()
     while left or flying:
         count = workers()
         while left and len(flying) < CHUNKS_PER_WORKER * count:
-            flying.add(submit(_next_chunk(left, count, pace)))
+            flying.add(submit(_next_chunk(left, count, pace, most)))
         finished, flying = collect(flying)
-        pace = max(pace for _, pace in finished)
+        pace = max((pace for _, pace in finished), default=pace)
         yield [line for lines, _ in finished for line in lines]
 
 
-def _next_chunk(left: deque[Packed], workers: int, pace: float | None) -> list[Packed]:
+def _next_chunk(left: deque[Packed], workers: int, pace: float | None, most: int) -> list[Packed]:
     """The next runs, as many as take ``CHUNK_S`` at this pace, and no more than leaves something for every worker."""
-    most = 1 if pace is None else min(MOST_RUNS_IN_A_CHUNK, len(left) // (CHUNKS_PER_WORKER * workers))
+    most = 1 if pace is None else min(most, len(left) // (CHUNKS_PER_WORKER * workers))
     chunk = [left.popleft()]
     seconds = (pace or 0.0) * weight(chunk[0])
     while len(chunk) < most and (seconds := seconds + (pace or 0.0) * weight(left[0])) <= CHUNK_S:
         chunk.append(left.popleft())
     return chunk
-
-
-def _collect(flying: "set[Future[Done]]") -> "tuple[list[Done], set[Future[Done]]]":
-    finished, others = wait(flying, return_when=FIRST_COMPLETED)
-    return [future.result() for future in finished], others

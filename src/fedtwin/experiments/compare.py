@@ -70,16 +70,20 @@ def compare_schemes(
     progress: Progress | None = None,
 ) -> Comparison:
     """Runs every scheme on the same ``seeds`` worlds. Code of the user's is looked for in ``folder`` first."""
+    jobs = comparison_jobs(base, names, seeds, folder)
+    outcomes = run_batch(jobs, workers=workers, backend=backend, journal=journal, progress=progress)
+    runs = zip(jobs, with_selections(jobs, outcomes), strict=True)
+    return _comparison(
+        (label(job.config, outcome.summary["scheme"]), job.config.run.seed, outcome.summary) for job, outcome in runs
+    )
+
+
+def comparison_jobs(base: Config, names: Sequence[str], seeds: int, folder: Path | None = None) -> list[Job]:
+    """The runs of a comparison."""
     schemes = [scheme_config(base, name) for name in names]
     if folder is not None:
         schemes = [beside(folder, config) for config in schemes]
-    configs = [replace_settings(config, {"run.seed": base.run.seed + k}) for config in schemes for k in range(seeds)]
-    jobs = [Job(config) for config in configs]
-    outcomes = with_selections(run_batch(jobs, workers=workers, backend=backend, journal=journal, progress=progress))
-    return _comparison(
-        (label(config, outcome.summary["scheme"]), config.run.seed, outcome.summary)
-        for config, outcome in zip(configs, outcomes, strict=True)
-    )
+    return [Job(replace_settings(scheme, {"run.seed": base.run.seed + k})) for scheme in schemes for k in range(seeds)]
 
 
 def compare_folders(folders: Sequence[Path]) -> Comparison:

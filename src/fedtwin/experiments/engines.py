@@ -5,7 +5,7 @@ from collections import defaultdict
 from collections.abc import Sequence
 
 from fedtwin.config import Config, replace_settings
-from fedtwin.errors import CannotCompileError, FedtwinWarning
+from fedtwin.errors import CannotCompileError, EnginesDifferError, FedtwinWarning
 from fedtwin.experiments.job import Job, Packed, pack
 from fedtwin.policies import power_rule
 from fedtwin.sim import engine_for, readable_seconds, simulate
@@ -40,8 +40,13 @@ def _engine(jobs: Sequence[Job], kind: Kind, work_s: float) -> str:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", FedtwinWarning)
             simulate(replace_settings(config, {"run.engine": "compiled", "run.rounds": 1}), records=False)
+    except EnginesDifferError as error:
+        warnings.warn(f"{error} It is run that way.", FedtwinWarning, stacklevel=4)
+        return "readable"
     except CannotCompileError:
         return "readable"
+    except (Exception, SystemExit):  # every run that fails says why itself
+        return "auto"
     return "compiled"
 
 

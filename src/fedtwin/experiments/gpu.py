@@ -15,8 +15,8 @@ if TYPE_CHECKING:
 MOST_RUNS_AT_ONCE = 30
 
 
-def simulate_on_gpu(configs: Sequence[Config], most: int = MOST_RUNS_AT_ONCE) -> Iterator[tuple[int, Result]]:
-    """Every configuration with ``learning.executor = "cuda"``, as (its place, its result), in the order they end.
+def simulate_on_gpu(configs: Sequence[Config], most: int = MOST_RUNS_AT_ONCE) -> Iterator[tuple[int, Result | BaseException]]:
+    """Every configuration with ``learning.executor = "cuda"``, as (its place, its result or error), in the order they end.
 
     Runs that train the same network on the same data in the same way share the GPU; the others take turns.
     """
@@ -31,10 +31,14 @@ def simulate_on_gpu(configs: Sequence[Config], most: int = MOST_RUNS_AT_ONCE) ->
             yield from _together(configs, places[first : first + most])
 
 
-def _together(configs: Sequence[Config], places: Sequence[int]) -> Iterator[tuple[int, Result]]:
+def _together(configs: Sequence[Config], places: Sequence[int]) -> Iterator[tuple[int, Result | BaseException]]:
     from fedtwin.learning.executors.cuda import CudaHub
 
-    hub = CudaHub(_workload(configs[places[0]]), len(places))
+    try:
+        hub = CudaHub(_workload(configs[places[0]]), len(places))
+    except Exception as error:
+        yield from ((place, error) for place in places)
+        return
     executors = [hub.executor() for _ in places]
 
     def run(place: int, k: int) -> Result:
@@ -47,7 +51,7 @@ def _together(configs: Sequence[Config], places: Sequence[int]) -> Iterator[tupl
         warnings.simplefilter("ignore", FedtwinWarning)
         futures = {threads.submit(run, place, k): place for k, place in enumerate(places)}
         for future in as_completed(futures):
-            yield futures[future], future.result()
+            yield futures[future], future.exception() or future.result()
 
 
 def _workload(config: Config) -> "Workload":

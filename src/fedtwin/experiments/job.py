@@ -2,22 +2,30 @@
 
 import hashlib
 import time
+import traceback
 import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from functools import cached_property
+from pathlib import Path
 from typing import Any
 
 from fedtwin import __version__
 from fedtwin.config import Config, Identity, build_config, config_hash, identity_of, replace_settings
-from fedtwin.errors import FedtwinError, FedtwinWarning
+from fedtwin.errors import EnginesDifferError, FedtwinError, FedtwinWarning
 from fedtwin.experiments.stationary import StationaryCosts, stationary_costs
 from fedtwin.learning.evaluation import Evaluation
+from fedtwin.policies import scheme_name
 from fedtwin.sim import Result, Series, run_summary, simulate
+from fedtwin.sim.limits import sentence_of_declines
 
 Packed = dict[str, Any]
 Line = dict[str, Any]
+Done = tuple[list[Line], float]
 ONE_THREAD = {"learning.executor": "serial"}
+OURS = Path(__file__).parent.parent
+SAID_BY_THE_SCHEME = ("policy.name", "run.mode", "run.seed")
+MOST_LETTERS = 500
 
 
 @dataclass(frozen=True)
@@ -41,12 +49,18 @@ class Job:
 
 @dataclass(frozen=True)
 class Outcome:
-    """What is kept of a run."""
+    """What is kept of a run. One that failed has the reason for it, and no summary; one without a selection has both."""
 
     summary: dict[str, Any]
     series: Series
     stationary: StationaryCosts | None = None
     evaluations: tuple[Evaluation, ...] = ()
+    failed: str | None = None
+
+    @property
+    def ran(self) -> bool:
+        """It came to its end, and would come to the same again."""
+        return bool(self.summary)
 
 
 def pack(job: Job) -> Packed:
@@ -56,6 +70,7 @@ def pack(job: Job) -> Packed:
         "config": job.config.model_dump(mode="json", exclude_none=True),
         "checkpoints": job.checkpoints,
         "stationary": job.stationary,
+        "engine_is_open": job.config.run.engine == "auto",
     }
 
 
@@ -64,15 +79,31 @@ def unpack(packed: Packed) -> Job:
 
 
 def run_packed(packed: Packed, of_training: Mapping[str, Any] | None = None) -> Line:
-    """Does one run. ``of_training`` are settings of a training run that change its speed but no number."""
-    job = unpack(packed)
-    config = job.config
-    identity = identity_of(config)
-    quick = replace_settings(config, of_training) if of_training and config.learning is not None else config
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", FedtwinWarning)
-        result = simulate(quick, records=False, checkpoints=job.checkpoints)
-    return line_of(packed["key"], config, result, identity, stationary_costs(config) if job.stationary else None)
+    """Does one run; one that fails, in whatever way, is a line too.
+
+    ``of_training`` are settings of a training run that change its speed but no number.
+    """
+    try:
+        job = unpack(packed)
+        config, identity = job.config, identity_of(job.config)
+        quick = replace_settings(config, of_training) if of_training and config.learning is not None else config
+        note = None
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", FedtwinWarning)
+            try:
+                result = simulate(quick, records=False, checkpoints=job.checkpoints)
+            except EnginesDifferError as error:
+                if not packed["engine_is_open"]:
+                    raise
+                note = f"{error} It is run that way."
+                readable = replace_settings(quick, {"run.engine": "readable"})
+                result = simulate(readable, records=False, checkpoints=job.checkpoints)
+        stationary = stationary_costs(config) if job.stationary else None
+        return {**line_of(packed["key"], config, result, identity, stationary), **({"note": note} if note else {})}
+    except KeyboardInterrupt:
+        raise
+    except BaseException as error:
+        return line_of_failure(packed["key"], reason_of(error))
 
 
 def weight(packed: Packed) -> int:
@@ -80,7 +111,7 @@ def weight(packed: Packed) -> int:
     return int(packed["config"]["run"]["rounds"]) * int(packed["config"]["fleet"]["devices"])
 
 
-def run_chunk(chunk: Sequence[Packed]) -> tuple[list[Line], float]:
+def run_chunk(chunk: Sequence[Packed]) -> Done:
     """Does several runs one after the other in a worker. Also gives their pace, in seconds per weight."""
     began = time.perf_counter()
     lines = [run_packed(packed, ONE_THREAD) for packed in chunk]
@@ -95,23 +126,55 @@ def line_of(key: str, config: Config, result: Result, identity: Identity, statio
         "series": asdict(result.series),
         "stationary": asdict(stationary) if stationary else None,
         "evaluations": result.evaluations,
+        "failed": why_nobody_was_selected(result) if result.summary.rounds == 0 else None,
     }
 
 
+def line_of_failure(key: str, reason: str) -> Line:
+    return {"key": key, "failed": reason}
+
+
 def outcome_of(line: Line) -> Outcome:
+    if "summary" not in line:
+        return Outcome({}, Series(), failed=str(line["failed"]))
     stationary = line["stationary"]
     return Outcome(
         line["summary"],
         Series(**line["series"]),
         StationaryCosts(**stationary) if stationary else None,
         tuple(Evaluation(*row) for row in line["evaluations"]),
+        line["failed"],
     )
 
 
-def with_selections(outcomes: Sequence[Outcome]) -> list[Outcome]:
+def why_nobody_was_selected(result: Result) -> str:
+    """The mark of a run in which every device always declined: the limit, and the value that would admit the fleet."""
+    sentence = sentence_of_declines(result.config, result.summary)
+    return sentence or "It made no selection: every device declined every round."
+
+
+def reason_of(error: BaseException) -> str:
+    """Why a run failed, in one sentence; an error that is not ours with the line of the user's code it came from."""
+    if isinstance(error, FedtwinError):
+        return str(error)
+    text = " ".join(f"{type(error).__name__}: {error}".split()).rstrip(".: ")
+    frames = traceback.extract_tb(error.__traceback__)
+    theirs = [frame for frame in frames if not Path(frame.filename).is_relative_to(OURS)]
+    places = [f" ({Path(frame.filename).name}, line {frame.lineno})" for frame in (theirs or frames)[-1:]]
+    return f"{text[:MOST_LETTERS]}{''.join(places)}."
+
+
+def words(config: Config) -> str:
+    """Names a run to a person: its scheme, its seed, every setting that is not the default."""
+    changed = config.model_dump(mode="json", exclude_defaults=True)
+    flat = {f"{section}.{key}": value for section, keys in changed.items() for key, value in keys.items()}
+    settings = [f"{name} = {value!r}" for name, value in flat.items() if name not in SAID_BY_THE_SCHEME]
+    return ", ".join([scheme_name(config), f"seed {config.run.seed}", *settings])
+
+
+def with_selections(jobs: Sequence[Job], outcomes: Sequence[Outcome]) -> list[Outcome]:
     """The same outcomes; a run in which every device always declined has no means to compare, which is an error."""
-    for outcome in outcomes:
-        if outcome.summary["rounds"] == 0:
-            scheme, seed = outcome.summary["scheme"], outcome.summary["seed"]
-            raise FedtwinError(f"{scheme} with run.seed = {seed} made no selection: every device declined every round.")
+    for job, outcome in zip(jobs, outcomes, strict=True):
+        if outcome.failed is not None:
+            raise FedtwinError(f"{words(job.config)}: {outcome.failed}")
     return list(outcomes)

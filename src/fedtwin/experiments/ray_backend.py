@@ -1,4 +1,7 @@
-"""The runs of a batch on a Ray cluster (extra ``ray``). A chunk whose node dies is done again on another."""
+"""The runs of a batch on a Ray cluster (extra ``ray``). A chunk whose node dies is done again on another.
+
+A chunk that dies wherever it is done is taken apart: only the run that dies alone too has failed.
+"""
 
 import logging
 import os
@@ -7,8 +10,9 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from fedtwin.errors import FedtwinError
-from fedtwin.experiments.backends import Done, default_workers, in_chunks
-from fedtwin.experiments.job import Line, Packed, run_chunk, unpack
+from fedtwin.experiments.backends import CHUNK_S, default_workers, in_chunks
+from fedtwin.experiments.job import Done, Line, Packed, line_of_failure, run_chunk, unpack, weight
+from fedtwin.experiments.pools import KILLED
 from fedtwin.processes import interrupts_left_to_the_parent
 
 LOCAL = "local"
@@ -34,9 +38,13 @@ class RayBackend:
         _keep_standard_output_clean()
         self._connect()
         self._task = ray.remote(num_cpus=1, max_retries=TRIES_AFTER_A_DEATH)(run_chunk_on_a_node)
+        self._chunks: dict[Any, Sequence[Packed]] = {}
+        self._suspects: list[Packed] = []
 
     def run(self, runs: Sequence[Packed]) -> Iterator[list[Line]]:
-        yield from in_chunks(runs, self._cores, lambda chunk: self._task.remote(list(chunk)), self._collect)
+        self._suspects = []
+        yield from in_chunks(runs, self._cores, self._submit, self._collect)
+        yield from in_chunks(self._suspects, self._cores, self._submit, self._collect, most=1)
 
     def close(self) -> None:
         self._ray.shutdown()
@@ -60,19 +68,34 @@ class RayBackend:
         cores = max(1, int(self._ray.cluster_resources().get("CPU", 1)))
         return min(cores, self._workers or cores)
 
-    def _collect(self, flying: set[Any]) -> tuple[list[Done], set[Any]]:
-        from ray.exceptions import RayError, RayTaskError
+    def _submit(self, chunk: Sequence[Packed]) -> Any:
+        ticket = self._task.remote(list(chunk))
+        self._chunks[ticket] = chunk
+        return ticket
 
+    def _collect(self, flying: set[Any]) -> tuple[list[Done], set[Any]]:
         self._ray.wait(list(flying))
         finished, others = self._ray.wait(list(flying), num_returns=len(flying), timeout=0)
+        return [done for ticket in finished if (done := self._done(ticket)) is not None], set(others)
+
+    def _done(self, ticket: Any) -> Done | None:
+        """What came of a chunk; nothing where it died with several runs, which are suspects then."""
+        from ray.exceptions import RayError, RayTaskError
+
+        chunk = self._chunks.pop(ticket)
         try:
-            return self._ray.get(finished), set(others)
+            done: Done = self._ray.get(ticket)
+            return done
         except RayTaskError as error:
             if isinstance(error.cause, FedtwinError):
                 raise error.cause from None
             raise
         except RayError as error:
-            raise FedtwinError(f"--ray {self._address} lost a run for good: {_first_sentence(error)}.") from None
+            if len(chunk) > 1:
+                self._suspects += chunk
+                return None
+            line = line_of_failure(chunk[0]["key"], f"{KILLED} ({_first_sentence(error)}).")
+            return [line], CHUNK_S / max(1, weight(chunk[0]))
 
 
 def run_chunk_on_a_node(chunk: Sequence[Packed]) -> Done:

@@ -17,6 +17,11 @@ from fedtwin.policies import load_policy
 from fedtwin.registry import POLICIES, SCHEMES, find_scheme, known_names
 
 MOST_RUNS = 1_000_000
+PLAIN_WORDS = {
+    "dict_type": "it must be a section of settings",
+    "list_type": "it must be a list",
+    "string_type": "it must be text",
+}
 SAID_ELSEWHERE = {"run.seed": "seeds", "policy.name": "schemes"}
 
 
@@ -97,11 +102,14 @@ def load_sweep(path: Path) -> list[tuple[Point, Job]]:
     runs = [(point, Job(point.config)) for point in points]
     for point, job in runs:
         if (other := by_key.setdefault(job.key, point)) is not point:
-            raise FedtwinError(f"The sweep has the same run twice, as {_words(other)} and as {_words(point)}: leave one out.")
+            raise FedtwinError(
+                f"The sweep has the same run twice, as {words_of(other)} and as {words_of(point)}: leave one out."
+            )
     return runs
 
 
-def _words(point: Point) -> str:
+def words_of(point: Point) -> str:
+    """Names a run of the sweep to a person."""
     values = [f"{name} = {value!r}" for name, value in point.values.items()]
     return ", ".join([*values, point.scheme, f"seed {point.config.run.seed}"])
 
@@ -111,5 +119,5 @@ def _one_sentence(error: ValidationError) -> str:
     name = ".".join(str(part) for part in first["loc"])
     if first["type"] == "extra_forbidden":
         return f"{name} is not a part of a sweep: allowed are {', '.join(SweepSpec.model_fields)}."
-    message = first["msg"].removeprefix("Value error, ").rstrip(".")
-    return f"{name} = {first['input']!r} is not allowed: {message}."
+    message = first["msg"].removeprefix("Value error, ").replace("Input should be", "it must be").rstrip(".")
+    return f"{name} = {first['input']!r} is not allowed: {PLAIN_WORDS.get(first['type'], message)}."

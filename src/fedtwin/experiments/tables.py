@@ -34,9 +34,9 @@ def figure_table(
 ) -> list[TableRow]:
     """Runs what is not in the journal yet, and tabulates."""
     jobs = figure_jobs(experiment, profile)
-    outcomes = with_selections(run_batch(jobs, workers=workers, backend=backend, journal=journal, progress=progress))
+    outcomes = run_batch(jobs, workers=workers, backend=backend, journal=journal, progress=progress)
     curves: dict[tuple[str, float | None], list[Outcome]] = {}
-    for (scheme, value, _), outcome in zip(experiment.configs(profile), outcomes, strict=True):
+    for (scheme, value, _), outcome in zip(experiment.configs(profile), with_selections(jobs, outcomes), strict=True):
         curves.setdefault((scheme, value), []).append(outcome)
     if experiment.kind == "accuracy":
         return accuracy_rows(experiment, curves)

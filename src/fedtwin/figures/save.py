@@ -1,6 +1,7 @@
 """One figure as three files: PNG to look at, SVG to print, CSV to check."""
 
 import csv
+import io
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -8,6 +9,7 @@ from fedtwin.errors import FedtwinError
 from fedtwin.experiments.spec import Experiment
 from fedtwin.experiments.tables import TableRow
 from fedtwin.figures import DRAW
+from fedtwin.records.checksums import write_together
 
 SIZE_INCHES = (7.0, 4.6)
 SUFFIXES = (".png", ".svg", ".csv")
@@ -24,21 +26,27 @@ def require_matplotlib() -> None:
 
 
 def save_figure(folder: Path, experiment: Experiment, note: str, table: list[TableRow]) -> list[Path]:
-    """Draws the table and writes all three files; ``note`` says under the picture what it rests on."""
+    """Draws the table and writes all three files, or none; ``note`` says under the picture what it rests on."""
     from matplotlib import rc_context
     from matplotlib.figure import Figure
 
-    png, svg, data = figure_paths(folder, experiment.figure)
-    folder.mkdir(parents=True, exist_ok=True)
+    png, svg = io.BytesIO(), io.BytesIO()
     with rc_context({"svg.hashsalt": "fedtwin", "font.size": 9.0, "axes.grid": True, "grid.alpha": 0.3}):
         picture = Figure(figsize=SIZE_INCHES, layout="constrained")
         DRAW[experiment.kind](picture, experiment, table)
         picture.suptitle(experiment.title)
         picture.supxlabel(note, fontsize="medium")
-        picture.savefig(png, dpi=150, metadata={"Software": None})
-        picture.savefig(svg, metadata={"Date": None, "Creator": None})
-    with data.open("w", newline="", encoding="utf-8") as lines:
-        writer = csv.DictWriter(lines, fieldnames=list(table[0]))
-        writer.writeheader()
-        writer.writerows(table)
-    return [png, svg, data]
+        picture.savefig(png, format="png", dpi=150, metadata={"Software": None})
+        picture.savefig(svg, format="svg", metadata={"Date": None, "Creator": None})
+    data = io.StringIO(newline="")
+    writer = csv.DictWriter(data, fieldnames=list(table[0]))
+    writer.writeheader()
+    writer.writerows(table)
+    paths = figure_paths(folder, experiment.figure)
+    contents = (png.getvalue(), svg.getvalue(), data.getvalue().encode())
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        write_together(folder, {path.name: content for path, content in zip(paths, contents, strict=True)})
+    except OSError as error:
+        raise FedtwinError(f"--out {str(folder)!r} cannot be written: {error.strerror}.") from None
+    return paths

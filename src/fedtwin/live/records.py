@@ -28,9 +28,8 @@ from fedtwin.records.folder import (
     REFUSALS_NAME,
     ROUNDS_NAME,
     START_NAME,
-    SUMMARY_NAME,
     table_of,
-    write_json,
+    write_summary,
     write_table,
 )
 from fedtwin.records.schema import EVALUATIONS, REFUSALS
@@ -264,7 +263,7 @@ def write_records(folder: Path, core: Core) -> dict[str, Any]:
     if core.finished:
         model = model_path(folder / MODELS, core.version)
         write_whole(folder / MODEL_NAME, model.read_bytes(), fsync=core.live.fsync)
-        write_json(folder / SUMMARY_NAME, summary)
+        write_summary(folder, summary)
     return summary
 
 

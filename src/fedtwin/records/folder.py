@@ -18,6 +18,7 @@ import pyarrow.parquet as pq
 from fedtwin import __version__
 from fedtwin.config import HASH_FORMAT, CodeConfig, Config, config_hash, load_config, to_toml
 from fedtwin.errors import FedtwinError
+from fedtwin.records.checksums import require_as_written, write_checked
 from fedtwin.records.lock import Lock
 from fedtwin.records.schema import EVALUATIONS, REFUSALS, Row, rounds_schema, to_table
 from fedtwin.records.writing import reason_of, telling_of_failed_writes
@@ -33,6 +34,10 @@ ROUNDS_NAME, CONFIG_NAME, SUMMARY_NAME, DEVICES_NAME, START_NAME, FLEET_NAME, EV
     "evaluations.parquet",
     "refusals.parquet",
     "code",
+)
+BESIDE_A_SUMMARY = (
+    *(CONFIG_NAME, FLEET_NAME, DEVICES_NAME, START_NAME, ROUNDS_NAME, EVALUATIONS_NAME, REFUSALS_NAME),
+    *("model.safetensors", "tasks.parquet"),
 )
 UNFINISHED_NAME, LOCK_NAME, OLD_PARTS, WHOLE = "unfinished.json", ".lock", ".rounds.parts", ".rounds.parquet"
 ROWS_PER_PART = 10_000
@@ -151,7 +156,7 @@ class RunFolder:
         old = self.path / OLD_PARTS
         if self._keeps_rounds:
             self._put_together(old)
-        write_json(self.path / SUMMARY_NAME, summary)
+        write_summary(self.path, summary)
         shutil.rmtree(old, ignore_errors=True)
         (self.path / UNFINISHED_NAME).unlink(missing_ok=True)
 
@@ -216,17 +221,17 @@ def read_unfinished(path: Path) -> tuple[Config, bool]:
         raise FedtwinError(f"--resume {str(path)!r}: this run is finished, there is nothing to resume.")
     try:
         mark = json.loads((path / UNFINISHED_NAME).read_text(encoding="utf-8"))
-    except (OSError, ValueError):
+        begun, known_hash, trace = (mark[name] for name in ("package_version", "config_hash", "trace"))
+    except (OSError, ValueError, LookupError, TypeError):
         raise FedtwinError(f"--resume {str(path)!r} is not the folder of an unfinished run.") from None
     config = load_config(path / CONFIG_NAME)
     if mark.get("hash_format") != HASH_FORMAT:
         raise FedtwinError(f"--resume {str(path)!r}: an older fedtwin began this run and named it otherwise: run it anew.")
-    if mark["config_hash"] != config_hash(config):
+    if known_hash != config_hash(config):
         raise FedtwinError(f"--resume {str(path)!r}: config.toml, or a file or code it names, has changed since the run began.")
-    if mark["package_version"] != __version__:
-        begun = mark["package_version"]
+    if begun != __version__:
         raise FedtwinError(f"--resume {str(path)!r}: the run was begun by fedtwin {begun}, and this is {__version__}.")
-    return config, bool(mark["trace"])
+    return config, bool(trace)
 
 
 def clear_rounds(path: Path) -> None:
@@ -252,19 +257,35 @@ def make_new_folder(path: Path) -> None:
 def write_json(path: Path, data: Mapping[str, Any]) -> None:
     """Whole or not at all."""
     unfinished = path.with_name(f".{path.name}")
-    unfinished.write_text(json.dumps(data, indent=2, allow_nan=False) + "\n", encoding="utf-8")
+    unfinished.write_bytes(json_bytes(data))
     unfinished.rename(path)
+
+
+def write_summary(folder: Path, summary: Mapping[str, Any]) -> None:
+    """The last file of a finished run, with the checksums of all of them."""
+    write_checked(folder, {SUMMARY_NAME: json_bytes(summary)}, BESIDE_A_SUMMARY, fsync=False)
+
+
+def json_bytes(data: Mapping[str, Any]) -> bytes:
+    return (json.dumps(data, indent=2, allow_nan=False) + "\n").encode()
 
 
 def read_rounds(path: Path) -> pa.Table:
     """The rounds of a run folder, finished or not."""
     if not (path / ROUNDS_NAME).exists():
         raise FedtwinError(f"{str(path)!r} has no {ROUNDS_NAME}: it is no run folder, or its run kept no records.")
-    return pq.read_table(path / ROUNDS_NAME)
+    if (path / ROUNDS_NAME).is_file() and (path / SUMMARY_NAME).exists():
+        require_as_written(path, ROUNDS_NAME)
+    try:
+        return pq.read_table(path / ROUNDS_NAME)
+    except (pa.ArrowException, OSError) as error:
+        raise FedtwinError(f"{str(path / ROUNDS_NAME)!r} cannot be read: {str(error).splitlines()[0].rstrip('.')}.") from None
 
 
 def read_summary(path: Path) -> dict[str, Any]:
-    """The summary of a finished run folder, or one sentence about why there is none."""
+    """The summary of a finished run folder, or one sentence about why there is none that can be believed."""
+    if (path / SUMMARY_NAME).is_file():
+        require_as_written(path, SUMMARY_NAME, CONFIG_NAME)
     try:
         summary: dict[str, Any] = json.loads((path / SUMMARY_NAME).read_text(encoding="utf-8"))
         if not isinstance(summary, dict) or "mean_cost" not in summary:

@@ -1,0 +1,64 @@
+"""Files that are there whole or not at all, and ``SHA256SUMS`` beside them, which ``sha256sum --check`` reads too."""
+
+import hashlib
+import os
+import warnings
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+
+from fedtwin.errors import FedtwinError, FedtwinWarning
+from fedtwin.processes import interrupts_kept_for_later
+
+SUMS_NAME = "SHA256SUMS"
+
+
+def write_checked(folder: Path, files: Mapping[str, bytes], beside: Iterable[str] = (), *, fsync: bool = True) -> None:
+    """Writes files and the checksums of them, and of those ``beside`` them that are there; the last file comes last."""
+    sums = {name: _digest_of(folder / name) for name in beside if (folder / name).is_file() and name not in files}
+    sums |= {name: hashlib.sha256(data).hexdigest() for name, data in files.items()}
+    text = "".join(f"{sums[name]}  {name}\n" for name in sorted(sums))
+    write_together(folder, {SUMS_NAME: text.encode(), **files}, fsync=fsync)
+
+
+def write_together(folder: Path, files: Mapping[str, bytes], *, fsync: bool = True) -> None:
+    """Every file is complete beside its place before the first one takes it; if one cannot be written, none does."""
+    drafts = {folder / f".{name}": folder / name for name in files}
+    try:
+        for draft, data in zip(drafts, files.values(), strict=True):
+            with draft.open("wb") as file:
+                file.write(data)
+                file.flush()
+                if fsync:
+                    os.fsync(file.fileno())
+        with interrupts_kept_for_later():
+            for draft, path in drafts.items():
+                draft.replace(path)
+    except BaseException:
+        for draft in drafts:
+            if draft.is_file():
+                draft.unlink()
+        raise
+
+
+def require_as_written(folder: Path, *names: str) -> None:
+    """The files still have the checksums they were written with; otherwise one sentence."""
+    try:
+        lines = (folder / SUMS_NAME).read_text(encoding="utf-8", errors="replace").splitlines()
+    except FileNotFoundError:
+        sentence = f"{str(folder)!r} has no {SUMS_NAME}: whether {names[0]} is as it was written cannot be told."
+        warnings.warn(sentence, FedtwinWarning, stacklevel=3)
+        return
+    except OSError as error:
+        raise FedtwinError(f"{str(folder / SUMS_NAME)!r} cannot be read: {error.strerror}.") from None
+    for name in names:
+        try:
+            digest = _digest_of(folder / name)
+        except OSError as error:
+            raise FedtwinError(f"{str(folder / name)!r} cannot be read: {error.strerror}.") from None
+        if f"{digest}  {name}" not in lines:
+            raise FedtwinError(f"{str(folder / name)!r} is not as it was written: its checksum is not the one in {SUMS_NAME}.")
+
+
+def _digest_of(path: Path) -> str:
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()

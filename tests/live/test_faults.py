@@ -4,8 +4,6 @@ import asyncio
 import os
 import shutil
 import signal
-import subprocess
-import sys
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -22,7 +20,7 @@ DEVICES = ("d0", "d1", "d2")
 STREAM = "fedtwin-main-uploads"
 
 
-def begin(fleet: Plant, *arguments: object, entries: int = 64, **settings: object) -> None:
+def begin(fleet: Plant, *arguments: object, **settings: object) -> None:
     defaults = {"fleet__devices": len(DEVICES), "fleet__channels": len(DEVICES)}
     fleet.new_edge("--rounds", 1_000_000, *arguments, **{**defaults, **settings})
 

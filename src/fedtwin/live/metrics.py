@@ -54,6 +54,8 @@ class Metrics:
         self._queue = self._gauge("total_queue", "Sum of the virtual queues")
         self._accuracy = self._gauge("test_accuracy", "Accuracy of the model on the test set")
         self._connected = self._gauge("broker_connected", "1 while the broker is reached")
+        self._path_ok = self._gauge("data_path_ok", "1 while the broker stores and delivers")
+        self._repairs = self._counter("data_path_repairs", "What was made again or started again", ["what"])
 
     def serve(self, address: str) -> int:
         """Answers at http://HOST:PORT/metrics; returns the port."""
@@ -88,9 +90,13 @@ class Metrics:
             case _:
                 pass
 
-    def look(self, core: Core, *, connected: bool) -> None:
+    def repaired(self, what: str) -> None:
+        self._repairs.labels(what).inc()
+
+    def look(self, core: Core, *, connected: bool, path_ok: bool) -> None:
         """Sets the gauges."""
         self._connected.set(connected)
+        self._path_ok.set(path_ok)
         if not core.started:
             return
         statuses: list[str] = [device.status for device in core.twin.devices]

@@ -66,8 +66,10 @@ class DataPath:
             await self._make_missing()
             await self._store_a_pulse()
         except TROUBLES as error:
-            self._broken(f"the broker does not store: {_words(error)}")
-            await self._start_the_broker_again()
+            full = self._full_disk()
+            self._broken(full or f"the broker does not store: {_words(error)}")
+            if full is None:
+                await self._start_the_broker_again()
             return
         if await self._delivered_since(before):
             self._well()
@@ -123,14 +125,17 @@ class DataPath:
         say(logging.WARNING, sentence, **fields)
         self._metrics.repaired(what)
 
+    def _full_disk(self) -> str | None:
+        """A broker of ours that met a full disk stores nothing until it is started again, also when there is room."""
+        needed = max(4 * self._desk.run.most_upload_bytes, LEAST_ROOM_BYTES)
+        if self._broker is None or (room := self._broker.room_bytes()) >= needed:
+            return None
+        return f"the broker's disk is full: {self._broker.options.store} has {room >> 10} KiB, {needed >> 10} are needed"
+
     async def _start_the_broker_again(self) -> None:
-        """If it is ours, and its disk has room: one that met a full disk stores nothing until then, and nothing after."""
+        """If it is ours, and has had its time; each time it gets more."""
         broker, now = self._broker, time.monotonic()
         if broker is None or self._desk.stopping.is_set() or now < self._restart_at:
-            return
-        needed = max(4 * self._desk.run.most_upload_bytes, LEAST_ROOM_BYTES)
-        if (room := broker.room_bytes()) < needed:
-            self._broken(f"the broker's disk is full: {broker.options.store} has {room >> 10} KiB, {needed >> 10} are needed")
             return
         self._patience_s = min(2.0 * self._patience_s, MOST_RESTART_AFTER_S)
         self._restart_at = now + self._patience_s

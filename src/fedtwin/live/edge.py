@@ -25,6 +25,7 @@ from fedtwin.live.metrics import Metrics
 from fedtwin.live.mirror import Mirror, open_mirror
 from fedtwin.live.reception import Reception
 from fedtwin.live.run import LiveRun
+from fedtwin.live.standstill import Standstill
 from fedtwin.live.transport import close, connect, end_tasks, unless_stopped
 
 TICK_S = 0.05
@@ -60,6 +61,11 @@ class EdgeServer:
         """No device is asked any more; uploads on their way are waited for, a little."""
         self._stop_asked.set()
 
+    @property
+    def trouble(self) -> str | None:
+        """Why no upload came through when it ended; None where they did, or it never served."""
+        return self._path.trouble if self._opened else None
+
     async def serve(self) -> bool:
         """True when all rounds are played, False when ``stop`` was called."""
         options = self._options
@@ -79,6 +85,8 @@ class EdgeServer:
             return False
         try:
             self._desk = Desk(self._run, client)
+            self._standstill = Standstill(self._desk, self._metrics)
+            self._run.listeners.append(lambda event, _: self._standstill.happened(event))
             if await unless_stopped(self._open_until_it_works(), self._stop_asked) is None:
                 self._run.commit(events.Stopped(at_s=self._run.now_s(), finished=False))
                 return False
@@ -183,6 +191,8 @@ class EdgeServer:
                 self._give_up_overdue()
                 self._mark_the_silent()
             self._release()
+            if not self._desk.stopping.is_set():
+                self._standstill.look(self._path.trouble)
             self._evaluations.tick()
             self._asker.try_again_after_a_while()
             self._metrics.look(self._core, connected=self._desk.client.is_connected, path_ok=self._path.trouble is None)

@@ -57,6 +57,9 @@ class Metrics:
         self._path_ok = self._gauge("data_path_ok", "1 while the broker stores and delivers")
         self._repairs = self._counter("data_path_repairs", "What was made again or started again", ["what"])
 
+        self._standstill_s = self._gauge("standstill_seconds", "Without an upload mixed in, as last warned of; 0 with the next")
+        self._standstill = self._gauge("standstill_reasons", "What came to nothing meanwhile, by reason", ["reason"])
+
     def serve(self, address: str) -> int:
         """Answers at http://HOST:PORT/metrics; returns the port."""
         try:
@@ -89,6 +92,16 @@ class Metrics:
                 self._accuracy.set(event.test_accuracy)
             case _:
                 pass
+
+    def stands_still(self, seconds: float, reasons: dict[str, int]) -> None:
+        self._standstill_s.set(seconds)
+        self._standstill.clear()
+        for reason, count in reasons.items():
+            self._standstill.labels(reason).set(count)
+
+    def moves(self) -> None:
+        self._standstill_s.set(0)
+        self._standstill.clear()
 
     def repaired(self, what: str) -> None:
         self._repairs.labels(what).inc()

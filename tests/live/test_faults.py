@@ -16,6 +16,7 @@ import pytest
 from nats.aio.client import Client
 
 from fedtwin.live.broker import Broker, BrokerOptions
+from fedtwin.live.provision import provision
 from tests.live.plant import Plant, events_of, ledger_of, plant, write_model
 
 AGAIN_S = 15.0
@@ -223,3 +224,19 @@ def test_a_run_that_waits_for_devices_says_so(tmp_path: Path) -> None:
         begin(fleet, fleet__devices=2, fleet__channels=2, live__warn_after_s=1.0, live__heartbeat_s=0.3)
         fleet.device("d0", fleet.url(), "--no-training", "--samples", 40)
         fleet.wait(lambda: "1 devices are there  reasons=the run waits for 2 devices" in fleet.log("edge"), "a warning")
+
+
+def test_rights_from_before_there_were_pulses(tmp_path: Path) -> None:
+    """The run goes on, and it is said that nobody watches it."""
+    folder = tmp_path / "fleet"
+    provision(folder, run="main", server_names=["127.0.0.1"], devices=["d0"])
+    users = folder / "users.conf"
+    users.write_text(users.read_text(encoding="utf-8").replace('"fedtwin.main.pulse", ', ""), encoding="utf-8")
+    with plant(tmp_path) as fleet:
+        begin(fleet, "--credentials", folder, fleet__devices=1, fleet__channels=1)
+        training = ("--no-training", "--samples", 40, "--radio", "emulated", "--distance-m", 150)
+        fleet.device("d0", fleet.url(), "--credentials", folder / "devices" / "d0", *training)
+        fleet.wait(lambda: "users.conf is old, fedtwin provision DIR --run main writes it anew" in fleet.log("edge"), "a word")
+        mixes_again(fleet)
+        assert "no upload comes through" not in fleet.log("edge")
+        assert fleet.stopped("edge") == 0

@@ -39,6 +39,7 @@ class DataPath:
         self._restart_at, self._patience_s = 0.0, RESTART_AFTER_S
         self.trouble: str | None = None
         self.restarting = False
+        self._blind = False
 
     async def open(self) -> None:
         """Streams, buckets and a consumer, whatever of them is there already."""
@@ -59,13 +60,19 @@ class DataPath:
 
     async def _look(self) -> None:
         if not self._desk.client.is_connected:
-            self._broken("the broker is not reached")
+            if not self._desk.stopping.is_set():  # else it may be stopped with us
+                self._broken("the broker is not reached")
             return
         before = self._intake.delivered
         try:
             await self._make_missing()
+            if self._blind:
+                self._well()
+                return
             await self._store_a_pulse()
         except TROUBLES as error:
+            if self._may_not_send_pulses():
+                return
             full = self._full_disk()
             self._broken(full or f"the broker does not store: {_words(error)}")
             if full is None:
@@ -98,6 +105,15 @@ class DataPath:
             if error.err_code != TOO_MANY_WAIT:  # else it stores, and the question is whether it delivers
                 raise
 
+    def _may_not_send_pulses(self) -> bool:
+        """The rights of a fleet that was provisioned before there were pulses."""
+        last = str(self._desk.client.last_error or "").lower()
+        self._blind = "permissions violation" in last and self._desk.subjects.pulse in last
+        if self._blind:
+            again = f"fedtwin provision DIR --run {self._desk.run.name}"
+            say(logging.ERROR, f"whether uploads come through is not watched: users.conf is old, {again} writes it anew")
+        return self._blind
+
     async def _delivered_since(self, before: int) -> bool:
         """Anything will do; and an upload that is being looked at has been delivered."""
         end = time.monotonic() + ANSWER_S
@@ -128,9 +144,9 @@ class DataPath:
     def _full_disk(self) -> str | None:
         """A broker of ours that met a full disk stores nothing until it is started again, also when there is room."""
         needed = max(4 * self._desk.run.most_upload_bytes, LEAST_ROOM_BYTES)
-        if self._broker is None or (room := self._broker.room_bytes()) >= needed:
+        if self._broker is None or self._broker.room_bytes() >= needed:
             return None
-        return f"the broker's disk is full: {self._broker.options.store} has {room >> 10} KiB, {needed >> 10} are needed"
+        return f"the broker's disk is full: {self._broker.options.store} has less than {needed >> 10} KiB left"
 
     async def _start_the_broker_again(self) -> None:
         """If it is ours, and has had its time; each time it gets more."""

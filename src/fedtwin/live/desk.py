@@ -22,7 +22,7 @@ class Desk:
     def __init__(self, run: LiveRun, client: Client) -> None:
         self.run, self.core = run, run.core
         self.client: Client = client
-        self.js: JetStreamContext = client.jetstream(timeout=10.0)
+        self.js: JetStreamContext = client.jetstream(timeout=5.0)
         self.subjects = Subjects(run.name)
         self.wake = asyncio.Event()
         self.stopping = asyncio.Event()

@@ -1,5 +1,7 @@
 """Prometheus metrics of the edge server."""
 
+from collections.abc import Mapping
+
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, start_http_server
 
 from fedtwin.errors import FedtwinError
@@ -93,11 +95,14 @@ class Metrics:
             case _:
                 pass
 
-    def stands_still(self, seconds: float, reasons: dict[str, int]) -> None:
+    def stands_still(self, seconds: float, reasons: Mapping[str, int]) -> None:
+        """Reasons are told by their first words, which are ours: a device's own would be labels without end."""
         self._standstill_s.set(seconds)
         self._standstill.clear()
         for reason, count in reasons.items():
-            self._standstill.labels(reason).set(count)
+            kind, first = (*reason.split(": "), "")[:2]
+            known = kind != "declined" or first in DECLINES
+            self._standstill.labels(f"{kind}: {first if known else 'other'}".removesuffix(": ")).inc(count)
 
     def moves(self) -> None:
         self._standstill_s.set(0)

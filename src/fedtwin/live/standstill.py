@@ -1,6 +1,7 @@
 """No upload mixed in although devices are there, whatever the reason: said again and again, with the reasons counted."""
 
 import logging
+import math
 import time
 from collections import Counter
 
@@ -56,21 +57,21 @@ class Standstill:
             return
         self._next = now + self._every_s
         devices = self._there(now)
-        reasons = self._reasons.most_common(MOST_TOLD)
+        reasons = [f"{reason} ({count})" for reason, count in self._reasons.most_common(MOST_TOLD)]
         if waits := _waits_for(self._desk.core):
-            reasons.insert(0, (waits, 1))
+            reasons.insert(0, waits)
         if trouble is not None:
-            reasons.insert(0, (trouble, 1))
+            reasons.insert(0, trouble)
         if devices == 0 or (self._desk.core.open and not reasons):  # long trainings are no standstill
             return
         waited_s = round(now - self._since)
-        told = "; ".join(f"{reason} ({count})" for reason, count in reasons) or "nobody was asked"
+        told = "; ".join(reasons) or "nobody was asked"
         say(logging.WARNING, f"no upload was mixed in for {waited_s} s although {devices} devices are there", reasons=told)
-        self._metrics.stands_still(waited_s, dict(reasons))
+        self._metrics.stands_still(waited_s, self._reasons)
 
     def _there(self, now: float) -> int:
         desk = self._desk
-        return sum(now - desk.heard.get(name, 0.0) <= desk.core.live.offline_after_s for name in desk.core.members)
+        return sum(now - desk.heard.get(name, -math.inf) <= desk.core.live.offline_after_s for name in desk.core.members)
 
 
 def _waits_for(core: Core) -> str | None:

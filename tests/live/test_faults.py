@@ -47,6 +47,15 @@ def mixes_again(fleet: Plant, count: int = 5, limit_s: float = AGAIN_S) -> None:
     assert len(tokens) == len(set(tokens))
 
 
+async def twin_shows(url: str, key: str) -> bool:
+    client = Client()
+    await client.connect([url])
+    try:
+        return bool((await (await client.jetstream().key_value("fedtwin-main-twin")).get(key)).value)
+    finally:
+        await client.close()
+
+
 def broker_pid(fleet: Plant) -> int:
     return int((fleet.run / "broker" / "nats.pid").read_text(encoding="utf-8"))
 
@@ -102,6 +111,7 @@ def test_a_broker_that_comes_back_with_an_empty_store(tmp_path: Path, whose: str
             broker.restart()
         mixes_again(fleet)
         assert "the stream was missing and is made again" in fleet.log("edge")
+        assert asyncio.run(twin_shows(fleet.url() if broker is None else broker.url, "device.d0"))
 
 
 def test_a_consumer_that_was_deleted(tmp_path: Path) -> None:

@@ -36,7 +36,7 @@ OPEN_S = 30.0
 
 @dataclass
 class EdgeOptions:
-    """Where the broker is; whether it is ours to look after, and what else is (called every tick)."""
+    """Where the broker is; whether it is ours to look after, and the evaluation worker (called every tick, true if new)."""
 
     servers: list[str]
     broker: Broker | None = None
@@ -44,7 +44,7 @@ class EdgeOptions:
     insecure: bool = False
     metrics: str | None = None
     grace_s: float = 10.0
-    look_after: Callable[[], None] | None = None
+    look_after: Callable[[], bool] | None = None
 
 
 class EdgeServer:
@@ -183,8 +183,8 @@ class EdgeServer:
         while True:
             await asyncio.sleep(TICK_S)
             self._look_after_the_broker()
-            if self._options.look_after is not None and not self._desk.stopping.is_set():
-                self._options.look_after()
+            if self._options.look_after is not None and not self._desk.stopping.is_set() and self._options.look_after():
+                self._evaluations.worker_is_new()
             if self._path.trouble is not None:
                 self._give_up_after = time.monotonic() + self._core.live.deadline_margin_s
             if self._desk.client.is_connected:

@@ -11,6 +11,8 @@ from fedtwin.cli.screen import number, print_json, print_table
 from fedtwin.config import Config, replace_settings
 from fedtwin.errors import FedtwinError
 
+NO_UPLOAD_COMES_THROUGH = 4
+
 
 def edge(
     config_file: ConfigFile = None,
@@ -79,11 +81,14 @@ def edge(
         run.close()
         raise FedtwinError(f"--run {run_name!r} is not the name of the run in {str(run.folder)!r}: that is {run.name!r}.")
     logs = ["--log-level", log_level, "--log-format", log_format]
-    summary = serve_run(run, place, evaluator=evaluator, metrics=metrics, grace_s=grace_s, logs=logs)
+    served = serve_run(run, place, evaluator=evaluator, metrics=metrics, grace_s=grace_s, logs=logs)
     if as_json:
-        print_json(summary)
+        print_json(served.summary)
     else:
-        print_summary(summary, run.folder)
+        print_summary(served.summary, run.folder)
+    if served.trouble is not None:
+        typer.echo(f"error: No upload came through when the run ended: {served.trouble}.", err=True)
+        raise typer.Exit(NO_UPLOAD_COMES_THROUGH)
 
 
 def live_configuration(config: Config, *, time_scale: float | None) -> Config:

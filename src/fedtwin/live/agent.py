@@ -295,10 +295,10 @@ class Agent:
         air_s = self._planner.radio.air_s(offer.plan)
         if computed.wait_s + air_s > 0.0:
             await asyncio.sleep((computed.wait_s + air_s) * self._time_scale)
-        begun = time.perf_counter()
-        object_name = await self._delivery.upload(task.token, update.body)
-        link_s = Reading(value=(time.perf_counter() - begun) / self._time_scale, source="measured")
-        self._planner.uploaded(len(update.body), link_s.value)
+        object_name, attempt = await self._delivery.upload(task.token, update.body)
+        link_s = Reading(value=attempt.wall_s / self._time_scale, source="measured")
+        if attempt.steady:  # else a broken connection is in it
+            self._planner.uploaded(len(update.body), link_s.value)
 
         upload_s = Reading(value=air_s, source="modelled") if air_s > 0.0 else link_s
         return Done(

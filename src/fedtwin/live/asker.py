@@ -22,6 +22,7 @@ class Asker:
     def __init__(self, desk: Desk) -> None:
         self._desk, self._run, self._core = desk, desk.run, desk.core
         self._objects: dict[int, str] = {}
+        self._losses = desk.storage_losses
         self._passed_at = 0.0
 
     async def work_for_ever(self) -> None:
@@ -29,7 +30,7 @@ class Asker:
         while True:
             await desk.wake.wait()
             desk.wake.clear()
-            while not desk.stopping.is_set() and desk.client.is_connected and time.monotonic() > desk.ask_after:
+            while desk.can_ask:
                 asked = self._core.next_ask(self._run.now_s())
                 if asked is None:
                     break
@@ -95,6 +96,8 @@ class Asker:
     async def _put(self, version: int, model: bytes) -> str:
         """The model's object, put once a version; those no task in flight needs are removed."""
         desk, bucket = self._desk, self._desk.subjects.models_bucket
+        if self._losses != desk.storage_losses:
+            self._objects, self._losses = {}, desk.storage_losses
         if version not in self._objects:
             name = f"model-{version}"
             await put_object(desk.js, bucket, name, model)

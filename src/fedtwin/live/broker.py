@@ -2,6 +2,7 @@
 
 import json
 import os
+import shutil
 import signal
 import subprocess
 from contextlib import suppress
@@ -88,6 +89,12 @@ class Broker:
 
     def alive(self) -> bool:
         return self._process.poll() is None if self._process else runs_with(self.pid, str(self.folder / "nats.conf"))
+
+    def room_bytes(self) -> int:
+        """What is left on the disk of its store."""
+        store = self.options.store.resolve()
+        there = next(folder for folder in (store, *store.parents) if folder.exists())
+        return shutil.disk_usage(there).free
 
     def reload(self) -> None:
         """Reads users and certificates anew. Whoever is no longer a user is cut off; the others notice nothing."""

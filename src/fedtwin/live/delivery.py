@@ -5,6 +5,7 @@ import logging
 import random
 import time
 from collections.abc import Awaitable, Callable
+from typing import NamedTuple
 
 import nats.errors
 import nats.js.errors
@@ -23,6 +24,13 @@ class DeliveryError(Exception):
     """Why something could not be delivered, in a few words."""
 
 
+class Attempt(NamedTuple):
+    """What the attempt that succeeded took, without those before it and the pauses between; whether the connection stood."""
+
+    wall_s: float
+    steady: bool
+
+
 class Delivery:
     """Uploads and results of one device."""
 
@@ -30,29 +38,30 @@ class Delivery:
         self._client, self._subjects, self._name = client, subjects, name
         self._js = client.jetstream()
 
-    async def upload(self, token: str, body: bytes) -> str | None:
-        """The bytes of an update; the name of their object where they are more than a message holds."""
+    async def upload(self, token: str, body: bytes) -> tuple[str | None, Attempt]:
+        """The bytes of an update; gives the name of their object where they are more than a message holds."""
         if len(body) > self._client.max_payload - MESSAGE_SLACK_BYTES:
             bucket = self._subjects.uploads_bucket(self._name)
-            await self._until_it_works(lambda: put_object(self._js, bucket, token, body))
-            return token
-        await self._publish(self._subjects.upload(self._name), body, f"{token}-u", token)
-        return None
+            return token, await self._until_it_works(lambda: put_object(self._js, bucket, token, body))
+        return None, await self._publish(self._subjects.upload(self._name), body, f"{token}-u", token)
 
     async def result(self, result: Done | Failed) -> None:
         await self._publish(self._subjects.result(self._name), result.encoded(), f"{result.token}-r", result.token)
 
-    async def _publish(self, subject: str, data: bytes, message_id: str, token: str) -> None:
+    async def _publish(self, subject: str, data: bytes, message_id: str, token: str) -> Attempt:
         """The broker knows a repeated message by its id."""
         headers = {"Nats-Msg-Id": message_id, TOKEN_HEADER: token}
-        await self._until_it_works(lambda: self._js.publish(subject, data, timeout=PUBLISH_TIMEOUT_S, headers=dict(headers)))
+        return await self._until_it_works(
+            lambda: self._js.publish(subject, data, timeout=PUBLISH_TIMEOUT_S, headers=dict(headers))
+        )
 
-    async def _until_it_works(self, action: Callable[[], Awaitable[object]]) -> None:
+    async def _until_it_works(self, action: Callable[[], Awaitable[object]]) -> Attempt:
         deadline = time.monotonic() + GIVE_UP_S
         while True:
+            begun, reconnects = time.perf_counter(), self._client.stats["reconnects"]
             try:
                 await action()
-                return
+                return Attempt(time.perf_counter() - begun, self._client.stats["reconnects"] == reconnects)
             except (nats.errors.Error, nats.js.errors.Error, TimeoutError, OSError) as error:
                 reason = str(error) or type(error).__name__
                 if self._client.is_closed or time.monotonic() > deadline:

@@ -22,19 +22,31 @@ class Desk:
     def __init__(self, run: LiveRun, client: Client) -> None:
         self.run, self.core = run, run.core
         self.client: Client = client
-        self.js: JetStreamContext = client.jetstream(timeout=10.0)
+        self.js: JetStreamContext = client.jetstream(timeout=5.0)
         self.subjects = Subjects(run.name)
         self.wake = asyncio.Event()
         self.stopping = asyncio.Event()
         now = time.monotonic()
         self.heard: dict[str, float] = dict.fromkeys(run.core.names, now)
         self.ask_after = 0.0
+        self.path_is_well = True
+        self.storage_losses = 0
         self.strangers: OrderedDict[str, Telemetry] = OrderedDict()
         self._patience: dict[str, tuple[float, float]] = {}
 
     def wait_for_the_fleet(self) -> None:
         """After a time without the broker, or without us: devices come back within a moment, and are not asked before."""
         self.ask_after = time.monotonic() + min(COME_BACK_S, self.core.live.ask_timeout_s)
+
+    def lost_storage(self) -> None:
+        """The broker no longer had what we put there."""
+        self.storage_losses += 1
+
+    @property
+    def can_ask(self) -> bool:
+        """Not while an answer's upload would come to nothing, and would be held against the device."""
+        able = self.client.is_connected and self.path_is_well and time.monotonic() > self.ask_after
+        return able and not self.stopping.is_set()
 
     @property
     def needs_objects(self) -> bool:

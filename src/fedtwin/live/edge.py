@@ -15,6 +15,7 @@ from fedtwin.errors import FedtwinError
 from fedtwin.live import events
 from fedtwin.live.asker import Asker
 from fedtwin.live.broker import Broker
+from fedtwin.live.datapath import DataPath
 from fedtwin.live.desk import Desk
 from fedtwin.live.evaluation import Evaluations
 from fedtwin.live.events import Event
@@ -22,9 +23,9 @@ from fedtwin.live.intake import Intake
 from fedtwin.live.logs import say
 from fedtwin.live.metrics import Metrics
 from fedtwin.live.mirror import Mirror, open_mirror
-from fedtwin.live.objects import make_bucket
 from fedtwin.live.reception import Reception
 from fedtwin.live.run import LiveRun
+from fedtwin.live.standstill import Standstill
 from fedtwin.live.transport import close, connect, end_tasks, unless_stopped
 
 TICK_S = 0.05
@@ -35,7 +36,7 @@ OPEN_S = 30.0
 
 @dataclass
 class EdgeOptions:
-    """Where the broker is; whether it is ours to look after, and what else is (called every tick)."""
+    """Where the broker is; whether it is ours to look after, and the evaluation worker (called every tick, true if new)."""
 
     servers: list[str]
     broker: Broker | None = None
@@ -43,7 +44,7 @@ class EdgeOptions:
     insecure: bool = False
     metrics: str | None = None
     grace_s: float = 10.0
-    look_after: Callable[[], None] | None = None
+    look_after: Callable[[], bool] | None = None
 
 
 class EdgeServer:
@@ -59,6 +60,11 @@ class EdgeServer:
     def stop(self) -> None:
         """No device is asked any more; uploads on their way are waited for, a little."""
         self._stop_asked.set()
+
+    @property
+    def trouble(self) -> str | None:
+        """Why no upload came through when it ended; None where they did, or it never served."""
+        return self._path.trouble if self._opened else None
 
     async def serve(self) -> bool:
         """True when all rounds are played, False when ``stop`` was called."""
@@ -79,10 +85,17 @@ class EdgeServer:
             return False
         try:
             self._desk = Desk(self._run, client)
+            self._standstill = Standstill(self._desk, self._metrics)
+            self._run.listeners.append(lambda event, _: self._standstill.happened(event))
             if await unless_stopped(self._open_until_it_works(), self._stop_asked) is None:
                 self._run.commit(events.Stopped(at_s=self._run.now_s(), finished=False))
                 return False
-            work = [self._asker.work_for_ever(), self._tick_for_ever(), self._mirror_for_ever()]
+            work = [
+                self._asker.work_for_ever(),
+                self._tick_for_ever(),
+                self._mirror_for_ever(),
+                self._path.watch_for_ever(),
+            ]
             tasks = [asyncio.create_task(one) for one in work]
             try:
                 finished = await self._until_done(tasks)
@@ -114,12 +127,10 @@ class EdgeServer:
 
     async def _open(self) -> None:
         desk = self._desk
-        if desk.needs_objects:
-            size, replicas = 64 * self._run.most_upload_bytes, self._core.live.replicas
-            await make_bucket(desk.js, desk.subjects.models_bucket, size, replicas)
         self._mirror: Mirror = await open_mirror(desk.js, desk.subjects.twin_bucket, self._core.live.replicas)
         self._asker, self._intake, self._evaluations = Asker(desk), Intake(desk), Evaluations(desk)
-        await self._intake.open()
+        self._path = DataPath(desk, self._intake, self._options.broker, self._metrics)
+        await self._path.open()
         await Reception(desk).open()
         say(logging.INFO, "serving", run=self._run.name, servers=" ".join(self._options.servers), version=self._core.version)
         await desk.client.publish(desk.subjects.call, b"")
@@ -136,7 +147,7 @@ class EdgeServer:
         self._desk.wait_for_the_fleet()
         for _ in range(READY_TRIES):
             try:
-                await self._intake.consume_anew()
+                await self._path.restore()
                 await self._desk.client.publish(self._desk.subjects.call, b"")
                 break
             except (nats.errors.Error, nats.js.errors.Error, TimeoutError) as error:
@@ -172,23 +183,30 @@ class EdgeServer:
         while True:
             await asyncio.sleep(TICK_S)
             self._look_after_the_broker()
-            if self._options.look_after is not None and not self._desk.stopping.is_set():
-                self._options.look_after()
+            if self._options.look_after is not None and not self._desk.stopping.is_set() and self._options.look_after():
+                self._evaluations.worker_is_new()
+            if self._path.trouble is not None:
+                self._give_up_after = time.monotonic() + self._core.live.deadline_margin_s
             if self._desk.client.is_connected:
                 self._give_up_overdue()
                 self._mark_the_silent()
             self._release()
+            if not self._desk.stopping.is_set():
+                self._standstill.look(self._path.trouble)
             self._evaluations.tick()
             self._asker.try_again_after_a_while()
-            self._metrics.look(self._core, connected=self._desk.client.is_connected)
+            self._metrics.look(self._core, connected=self._desk.client.is_connected, path_ok=self._path.trouble is None)
             self._desk.wake.set()
 
     def _look_after_the_broker(self) -> None:
         """Started again from this very thread: a broker of the demo's kind ends with the thread that started it."""
         broker = self._options.broker
+        if self._opened and self._path.restarting:
+            return
         if broker is not None and not broker.alive() and not self._desk.stopping.is_set():
             say(logging.WARNING, "the broker is gone and is started again")
             broker.restart()
+            self._metrics.repaired("broker")
 
     def _give_up_overdue(self) -> None:
         """Not at once after a time without the broker, or without us: uploads that waited there come first."""

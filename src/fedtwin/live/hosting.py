@@ -2,6 +2,7 @@
 
 import logging
 from collections.abc import Callable, Coroutine
+from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
@@ -20,6 +21,14 @@ from fedtwin.live.tensors import Codec, read_model
 from fedtwin.live.worker import Worker, evaluator_command, initial_model_of
 
 
+@dataclass(frozen=True)
+class Served:
+    """How a run ended: its summary, and why no upload came through at that moment, if none did."""
+
+    summary: dict[str, Any]
+    trouble: str | None = None
+
+
 def begin_run(out: Path, config: Config, name: str, initial: Path | None) -> LiveRun:
     """A new run, from a model in a file or from the one its ``[learning]`` describes."""
     if initial is not None:
@@ -34,10 +43,8 @@ def begin_run(out: Path, config: Config, name: str, initial: Path | None) -> Liv
     return runs.begin(out, config, name, initial_model_of(config))
 
 
-def serve_run(
-    run: LiveRun, place: Place, *, evaluator: bool, metrics: str | None, grace_s: float, logs: list[str]
-) -> dict[str, Any]:
-    """Until the run is over or stopped; gives its summary."""
+def serve_run(run: LiveRun, place: Place, *, evaluator: bool, metrics: str | None, grace_s: float, logs: list[str]) -> Served:
+    """Until the run is over or stopped."""
     folder = run.folder / "broker"
     options = place.broker_options(folder, fsync=run.core.live.fsync)
     broker: Broker | None = None
@@ -45,7 +52,7 @@ def serve_run(
     try:
         if run.core.finished:  # killed between its last event and its records
             Broker.stop_left_over(folder, options)
-            return write_records(run.folder, run.core)
+            return Served(write_records(run.folder, run.core))
         servers = place.servers
         if not servers:
             broker = Broker.adopt_or_start(folder, options, insecure=place.insecure)
@@ -56,12 +63,17 @@ def serve_run(
         look_after = worker.look_after if worker is not None else None
         edge_options = EdgeOptions(servers, broker, place.credentials_of("edge"), place.insecure, metrics, grace_s, look_after)
 
-        def make() -> tuple[Coroutine[Any, Any, bool], Callable[[], None]]:
+        def make() -> tuple[Coroutine[Any, Any, str | None], Callable[[], None]]:
             edge = EdgeServer(run, edge_options)
-            return edge.serve(), edge.stop
 
-        serve(make)
-        return write_records(run.folder, run.core)
+            async def served() -> str | None:
+                await edge.serve()
+                return edge.trouble
+
+            return served(), edge.stop
+
+        trouble = serve(make)
+        return Served(write_records(run.folder, run.core), trouble)
     finally:
         if worker is not None:
             worker.stop()

@@ -31,6 +31,7 @@ class HeldUpload:
 
     message: Msg
     body: bytes
+    stream: int
 
 
 class Intake:
@@ -41,14 +42,34 @@ class Intake:
         self._held: dict[str, HeldUpload] = {}
         self._subscription: JetStreamContext.PushSubscription | None = None
         self._one_at_a_time = asyncio.Lock()
+        self._stream = 0
         self.trouble: BaseException | None = None
+        self.delivered, self.busy = 0, False
 
     async def open(self) -> None:
-        """The stream: a device that floods is stopped by the broker after a few messages."""
-        subjects, js = self._desk.subjects, self._desk.js
-        stream = StreamConfig(
+        try:
+            await self._desk.js.update_stream(self._stream_config())
+        except nats.js.errors.NotFoundError:
+            await self.make_stream()
+        await self.consume_anew()
+
+    async def make_stream(self) -> None:
+        """The broker does not have it, or not any more.
+
+        Numbers begin anew in it. What was delivered from the stream before is not acknowledged from now on: it would strike an
+        upload that nobody has seen.
+        """
+        async with self._one_at_a_time:
+            await self._stop_listening()
+            self._stream += 1
+            await self._desk.js.add_stream(self._stream_config())
+
+    def _stream_config(self) -> StreamConfig:
+        """A device that floods is stopped by the broker after a few messages."""
+        subjects = self._desk.subjects
+        return StreamConfig(
             name=subjects.stream,
-            subjects=[subjects.upload("*"), subjects.result("*")],
+            subjects=[subjects.upload("*"), subjects.result("*"), subjects.pulse],
             retention=RetentionPolicy.WORK_QUEUE,
             num_replicas=self._core.live.replicas,
             discard=DiscardPolicy.NEW,
@@ -56,22 +77,24 @@ class Intake:
             max_msgs_per_subject=MOST_WAITING_PER_DEVICE,
             max_msg_size=min(self._run.most_upload_bytes + MESSAGE_SLACK_BYTES, self._desk.client.max_payload),
         )
-        try:
-            await js.update_stream(stream)
-        except nats.js.errors.NotFoundError:
-            await js.add_stream(stream)
-        await self.consume_anew()
+
+    async def _stop_listening(self) -> None:
+        if self._subscription is not None:
+            with suppress(nats.errors.Error):
+                await self._subscription.unsubscribe()
+            self._subscription = None
 
     async def consume_anew(self) -> None:
-        """A new consumer: whatever was delivered and not acknowledged before comes again at once."""
+        """A new consumer: whatever was delivered and not acknowledged before comes again at once.
+
+        Bytes from a stream that is gone do not: they are kept.
+        """
         js, stream = self._desk.js, self._desk.subjects.stream
         async with self._one_at_a_time:
             with suppress(nats.js.errors.NotFoundError):
                 await js.delete_consumer(stream, CONSUMER)
-            if self._subscription is not None:
-                with suppress(nats.errors.Error):
-                    await self._subscription.unsubscribe()
-            self._held.clear()
+            await self._stop_listening()
+            self._held = {token: held for token, held in self._held.items() if held.stream != self._stream}
             config = ConsumerConfig(
                 durable_name=CONSUMER, ack_policy=AckPolicy.EXPLICIT, ack_wait=ACK_WAIT_S, max_ack_pending=10_000
             )
@@ -96,41 +119,54 @@ class Intake:
         if not message.subject.startswith(self._desk.subjects.call.removesuffix("call")):
             say(logging.WARNING, "the broker's words were directed into an inbox", subject=message.subject)
             return
+        self.delivered, self.busy = self.delivered + 1, True
         try:
-            kind, name = message.subject.split(".")[2:4]
-            if kind == "upload":
-                await self._on_upload(name, message)
-            else:
-                await self._on_result(name, message)
+            await self._handle(message, self._stream)
         except (nats.errors.Error, nats.js.errors.Error, TimeoutError) as error:
             say(logging.WARNING, "the broker did not hear an acknowledgement", reason=str(error) or type(error).__name__)
         except Exception as error:
             self.trouble = error
             raise
+        finally:
+            self.busy = False
 
-    async def _on_upload(self, name: str, message: Msg) -> None:
+    async def _handle(self, message: Msg, stream: int) -> None:
+        if message.subject == self._desk.subjects.pulse:
+            await self._ack(message, stream)
+            return
+        kind, name = message.subject.split(".")[2:4]
+        if kind == "upload":
+            await self._on_upload(name, message, stream)
+        else:
+            await self._on_result(name, message, stream)
+
+    async def _ack(self, message: Msg, stream: int) -> None:
+        if stream == self._stream:
+            await message.ack()
+
+    async def _on_upload(self, name: str, message: Msg, stream: int) -> None:
         token = (message.headers or {}).get(TOKEN_HEADER, "")
         reason = self._run.upload_is_expected(name, token, len(message.data))
         if reason is None:
             before = [old for old, held in self._held.items() if held.message.subject == message.subject]
             forgotten = [self._held.pop(old) for old in before if old != token]  # the same again: it is not on disk yet
-            self._held[token] = HeldUpload(message, message.data)
+            self._held[token] = HeldUpload(message, message.data, stream)
             for held in forgotten:  # one for each device, or results that never come would fill the memory
-                await held.message.ack()
+                await self._ack(held.message, held.stream)
             return
         if not reason.startswith("duplicate"):  # its result says so
             self._run.refuse(name, "upload", reason)
         if reason.startswith(("size", "foreign")):  # only where the token is that of a task
             self._run.quarantine(name, reason)
-        await message.ack()
+        await self._ack(message, stream)
 
-    async def _on_result(self, name: str, message: Msg) -> None:
+    async def _on_result(self, name: str, message: Msg, stream: int) -> None:
         try:
             result = RESULT.validate_json(message.data)
         except ValidationError as error:
             self._run.refuse(name, "result", misfit(error))
             self._run.quarantine_if_its_own(name, message.data, misfit(error))
-            await message.ack()
+            await self._ack(message, stream)
             return
         held, body = self._held.pop(result.token, None), None
         if isinstance(result, Failed):
@@ -140,8 +176,8 @@ class Intake:
             self._run.receive(name, result, body, self._run.arrival_s(message.metadata.timestamp.timestamp()))
         self._desk.wake.set()
         if held is not None:
-            await held.message.ack()
-        await message.ack()
+            await self._ack(held.message, held.stream)
+        await self._ack(message, stream)
         if name in self._core.members:
             self._desk.heard[name] = time.monotonic()
         if held is None and body is not None:  # an object, which was all there was of the upload until it was on our disk

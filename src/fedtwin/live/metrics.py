@@ -1,5 +1,7 @@
 """Prometheus metrics of the edge server."""
 
+from collections.abc import Mapping
+
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, start_http_server
 
 from fedtwin.errors import FedtwinError
@@ -54,6 +56,11 @@ class Metrics:
         self._queue = self._gauge("total_queue", "Sum of the virtual queues")
         self._accuracy = self._gauge("test_accuracy", "Accuracy of the model on the test set")
         self._connected = self._gauge("broker_connected", "1 while the broker is reached")
+        self._path_ok = self._gauge("data_path_ok", "1 while the broker stores and delivers")
+        self._repairs = self._counter("data_path_repairs", "What was made again or started again", ["what"])
+
+        self._standstill_s = self._gauge("standstill_seconds", "Without an upload mixed in, as last warned of; 0 with the next")
+        self._standstill = self._gauge("standstill_reasons", "What came to nothing meanwhile, by reason", ["reason"])
 
     def serve(self, address: str) -> int:
         """Answers at http://HOST:PORT/metrics; returns the port."""
@@ -88,9 +95,26 @@ class Metrics:
             case _:
                 pass
 
-    def look(self, core: Core, *, connected: bool) -> None:
+    def stands_still(self, seconds: float, reasons: Mapping[str, int]) -> None:
+        """Reasons are told by their first words, which are ours: a device's own would be labels without end."""
+        self._standstill_s.set(seconds)
+        self._standstill.clear()
+        for reason, count in reasons.items():
+            kind, first = (*reason.split(": "), "")[:2]
+            known = kind != "declined" or first in DECLINES
+            self._standstill.labels(f"{kind}: {first if known else 'other'}".removesuffix(": ")).inc(count)
+
+    def moves(self) -> None:
+        self._standstill_s.set(0)
+        self._standstill.clear()
+
+    def repaired(self, what: str) -> None:
+        self._repairs.labels(what).inc()
+
+    def look(self, core: Core, *, connected: bool, path_ok: bool) -> None:
         """Sets the gauges."""
         self._connected.set(connected)
+        self._path_ok.set(path_ok)
         if not core.started:
             return
         statuses: list[str] = [device.status for device in core.twin.devices]

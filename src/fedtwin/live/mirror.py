@@ -24,9 +24,12 @@ class Mirror:
     def __init__(self, store: KeyValue) -> None:
         self._store = store
         self._written: dict[str, object] = {}
+        self._losses = 0
 
     async def write(self, desk: Desk) -> None:
         core = desk.core
+        if self._losses != desk.storage_losses:
+            self._written, self._losses = {}, desk.storage_losses
         for name, telemetry in list(desk.strangers.items()):
             await self._put(f"stranger.{name}", telemetry, telemetry.model_dump(mode="json", exclude_none=True))
         if not core.started:

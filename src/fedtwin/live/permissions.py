@@ -49,7 +49,7 @@ def role_permissions(role: str, run: str) -> Permissions:
     return {
         "publish": {
             "allow": [
-                *(subjects.call, subjects.evaluate, subjects.ask("*"), subjects.task("*"), "_INBOX.>"),
+                *(subjects.call, subjects.evaluate, subjects.pulse, subjects.ask("*"), subjects.task("*"), "_INBOX.>"),
                 *(f"{API}.>", "$JS.ACK.>", "$JS.FC.>", f"$KV.{subjects.twin_bucket}.>", "$O.>"),
             ]
         },

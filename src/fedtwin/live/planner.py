@@ -1,5 +1,8 @@
 """What a device finds when it is asked, what it plans, and what it learns from what it measured. No network in here."""
 
+import math
+import time
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -11,9 +14,10 @@ from fedtwin.live.trainers import Trainer
 from fedtwin.physics.compute import compute_energy_j
 from fedtwin.physics.terms import terms_of
 from fedtwin.policies import power_rule
-from fedtwin.power import Plan
+from fedtwin.power import COMPUTE_ENERGY, COMPUTE_TIME, Plan
 
 LEAST_CYCLES = 1e-3
+FIRST_DOUBT_S, MOST_DOUBT_S = 3.0, 600.0
 
 
 @dataclass
@@ -53,13 +57,26 @@ class Computed:
 
 
 class Planner:
-    """The device's own model of itself. Before its first training and upload it believes the configuration."""
+    """The device's own model of itself. Before its first training and upload it believes the configuration.
 
-    def __init__(self, options: AgentOptions, config: Config, samples: int, meter: board.EnergyMeter) -> None:
+    Who declines measures nothing. So what was measured and keeps the device out is doubted after a while: it is forgotten, the
+    device believes the configuration again for one task, and what that task shows is taken whole. Kept out again it waits twice
+    as long, up to ten minutes: a link that is too slow indeed costs a task now and then, an outage costs seconds.
+    """
+
+    def __init__(
+        self,
+        options: AgentOptions,
+        config: Config,
+        samples: int,
+        meter: board.EnergyMeter,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
         self._options, self._compute, self._samples, self._meter = options, config.compute, samples, meter
-        self._terms = terms_of(config)
-        self._model_bits = config.radio.update_bits
+        self._configured = terms_of(config), config.radio.update_bits
+        self._terms, self._model_bits = self._configured
         self._trainings = 0
+        self._clock, self._kept_out_since, self._doubt_after_s = clock, math.inf, FIRST_DOUBT_S
         full_power = power_rule(config) == "max"
         self.radio: Radio = MeasuredRadio(config, options.distance_m, full_power=full_power)
         if options.radio == "emulated":
@@ -73,6 +90,25 @@ class Planner:
 
     def look(self, round_: int) -> Offer:
         """Link, CPU, and the power of least cost within the limits (Section IV-B)."""
+        offer = self._look(round_)
+        if offer.plan.feasible:
+            self._kept_out_since = math.inf
+            if self._trainings > 0:
+                self._doubt_after_s = FIRST_DOUBT_S
+        elif self._trainings > 0 and (self.radio.learned or offer.plan.reason in (COMPUTE_TIME, COMPUTE_ENERGY)):
+            self._kept_out_since = min(self._kept_out_since, self._clock())
+            if self._clock() - self._kept_out_since >= self._doubt_after_s:
+                self._forget()
+                return self._look(round_)
+        return offer
+
+    def _forget(self) -> None:
+        self._terms, self._model_bits = self._configured
+        self._trainings = 0
+        self.radio.forget()
+        self._kept_out_since, self._doubt_after_s = math.inf, min(2.0 * self._doubt_after_s, MOST_DOUBT_S)
+
+    def _look(self, round_: int) -> Offer:
         link = self.radio.look(round_)
         cpu_hz, source = self._cpu(link)
         plan = self.radio.plan(self._terms, link, cpu_hz, self._samples, self._model_bits)

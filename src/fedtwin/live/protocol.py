@@ -33,6 +33,7 @@ class Subjects:
         self.run = run
         self.call = f"{root}.call"
         self.evaluate = f"{root}.evaluate"
+        self.pulse = f"{root}.pulse"
         self._root = root
         self.stream = f"fedtwin-{run}-uploads"
         self.twin_bucket = f"fedtwin-{run}-twin"

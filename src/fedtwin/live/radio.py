@@ -36,6 +36,12 @@ class Radio(Protocol):
 
     def learn(self, bits: float, seconds: float) -> None: ...
 
+    @property
+    def learned(self) -> bool:
+        """Whether what it says rests on uploads."""
+
+    def forget(self) -> None: ...
+
 
 class EmulatedRadio:
     """The simulator's channel. As device K of the run's fleet it has that one's place and CPU, else a place of its own."""
@@ -61,6 +67,13 @@ class EmulatedRadio:
         return plan.upload_s
 
     def learn(self, bits: float, seconds: float) -> None:
+        pass
+
+    @property
+    def learned(self) -> bool:
+        return False
+
+    def forget(self) -> None:
         pass
 
 
@@ -96,3 +109,10 @@ class MeasuredRadio:
         measured = bits / max(seconds, 1e-6)
         old = self.goodput_bps
         self.goodput_bps = measured if old is None else SMOOTHING * measured + (1.0 - SMOOTHING) * old
+
+    @property
+    def learned(self) -> bool:
+        return self.goodput_bps is not None
+
+    def forget(self) -> None:
+        self.goodput_bps = None

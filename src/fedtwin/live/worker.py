@@ -25,9 +25,12 @@ class Worker:
             self._command, stdin=subprocess.DEVNULL, start_new_session=True, preexec_fn=ended_with_parent()
         )
 
-    def look_after(self) -> None:
-        if self._process.poll() is not None and time.monotonic() - self._started > WORKER_PAUSE_S:
-            self._start()
+    def look_after(self) -> bool:
+        """True where it had ended and was started again."""
+        if self._process.poll() is None or time.monotonic() - self._started <= WORKER_PAUSE_S:
+            return False
+        self._start()
+        return True
 
     def stop(self) -> None:
         self._process.terminate()

@@ -15,7 +15,7 @@ from fedtwin.live.logs import say
 from fedtwin.live.place import Place
 from fedtwin.live.records import write_records
 from fedtwin.live.run import LiveRun
-from fedtwin.live.serving import serve
+from fedtwin.live.serving import StopSignals, serve
 from fedtwin.live.tensors import Codec, read_model
 from fedtwin.live.worker import Worker, evaluator_command, initial_model_of
 
@@ -38,6 +38,20 @@ def serve_run(
     run: LiveRun, place: Place, *, evaluator: bool, metrics: str | None, grace_s: float, logs: list[str]
 ) -> dict[str, Any]:
     """Until the run is over or stopped; gives its summary."""
+    with StopSignals() as signals:
+        return _serve_run(run, place, signals, evaluator=evaluator, metrics=metrics, grace_s=grace_s, logs=logs)
+
+
+def _serve_run(
+    run: LiveRun,
+    place: Place,
+    signals: StopSignals,
+    *,
+    evaluator: bool,
+    metrics: str | None,
+    grace_s: float,
+    logs: list[str],
+) -> dict[str, Any]:
     folder = run.folder / "broker"
     options = place.broker_options(folder, fsync=run.core.live.fsync)
     broker: Broker | None = None
@@ -60,7 +74,7 @@ def serve_run(
             edge = EdgeServer(run, edge_options)
             return edge.serve(), edge.stop
 
-        serve(make)
+        serve(make, signals)
         return write_records(run.folder, run.core)
     finally:
         if worker is not None:

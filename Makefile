@@ -6,13 +6,18 @@ READY  := $(VENV)/.ready
 RAY    := $(VENV)/.ready-ray
 OUT    := out/demo
 
-.PHONY: help setup demo test test-all lint types figures bench bench-training bench-live clean
+# What a release of Python can break: the engines, what is compiled, how processes stop, the live fleet.
+PER_PYTHON := tests/sim tests/policies tests/live tests/compiling tests/usercode tests/test_draws.py tests/test_package.py tests/test_power.py \
+              tests/experiments/test_batch.py tests/experiments/test_sweep.py tests/records
+
+.PHONY: help setup demo test test-all test-python test-versions lint types figures bench bench-training bench-live clean
 
 help:
 	@echo "make demo      set up, compare all schemes of the paper on the default fleet, draw figures 3, 4 and 5 (quick),"
 	@echo "               train a model with every scheme on the digits and draw its accuracy"
 	@echo "make test      set up, then ruff, mypy and the tests"
 	@echo "make test-all  the same with the tests that need minutes, and those on a Ray cluster (installs Ray)"
+	@echo "make test-versions   the engine, compile, stop and live tests on the other supported versions of Python found here"
 	@echo "make bench     measure the engines, decisions in large fleets, memory and sweeps; writes docs/performance.md"
 	@echo "make bench-training   measure training against a plain PyTorch loop (needs fedtwin data fetch fashion-mnist)"
 	@echo "make bench-live   measure the live fleet beside a bare NATS echo; writes docs/live.md"
@@ -21,7 +26,7 @@ help:
 setup: $(READY)
 
 $(READY): pyproject.toml constraints.txt
-	$(PYTHON) -c 'import sys; sys.exit("Python 3.11 or newer is needed, this is " + sys.version.split()[0] if sys.version_info < (3, 11) else 0)'
+	$(PYTHON) -c 'import sys; sys.exit(0 if (3, 11) <= sys.version_info[:2] <= (3, 13) else "Python 3.11 to 3.13 is needed, this is " + sys.version.split()[0])'
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable '.[dev]'
 	touch $@
@@ -51,6 +56,12 @@ test: lint types
 test-all: $(RAY) lint types
 	$(BIN)/pytest -n auto
 
+test-python: $(READY)
+	$(BIN)/pytest -n auto -m "not slow" $(PER_PYTHON)
+
+test-versions: $(READY)
+	$(BIN)/python -m tests.python_versions
+
 figures: $(READY)
 	$(BIN)/fedtwin figure 3 4 5 regret --profile full --out out/figures --overwrite
 
@@ -64,4 +75,4 @@ bench-live: $(READY)
 	$(BIN)/python -m benchmarks.live_overhead
 
 clean:
-	rm -rf $(VENV) out build dist
+	rm -rf $(VENV) .venv-* out build dist

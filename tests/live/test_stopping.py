@@ -9,9 +9,21 @@ import pyarrow.parquet as pq
 import pytest
 
 from tests.conftest import run_cli
+from tests.live import plant as plants
 from tests.live.plant import Plant, events_of, ledger_of, plant, until, write_model
 
 ROUNDS = 100
+STOPPED_AT_ITS_RECORDS = """
+import os, signal
+from fedtwin.cli import main
+from fedtwin.live import hosting
+write_records = hosting.write_records
+def stopped(*arguments):
+    os.kill(os.getpid(), signal.SIGTERM)
+    return write_records(*arguments)
+hosting.write_records = stopped
+main()
+"""
 EMULATED = ("--no-training", "--samples", 40, "--radio", "emulated", "--distance-m", 150)
 
 
@@ -32,15 +44,14 @@ def test_a_run_is_stopped_twice_and_goes_on_to_its_end(tmp_path: Path) -> None:
         new = ("--state", fleet.run, "--initial", model, "--rounds", ROUNDS, "--time-scale", 0.2)
         fleet.edge(*new, **settings)
         url = fleet.url()
-        for name in ("d0", "d1"):
-            fleet.device(name, url, *EMULATED)
-        fleet.wait_for("applied", count=5)
-
         second = run_cli("edge", "--resume", fleet.run)
         assert second.returncode == 2 and second.stderr.count("\n") == 1, second.stderr
         assert "is being written by another fedtwin" in second.stderr
         assert fleet.processes["edge"].poll() is None
 
+        for name in ("d0", "d1"):
+            fleet.device(name, url, *EMULATED)
+        fleet.wait_for("applied", count=5)
         assert fleet.stopped("edge") == 0
         check_it_was_stopped(fleet, 1)
         fleet.edge(*new, **settings)
@@ -64,6 +75,18 @@ def test_a_run_is_stopped_twice_and_goes_on_to_its_end(tmp_path: Path) -> None:
 
         again = run_cli("edge", "--resume", fleet.run)
         assert again.returncode == 2 and "this run is finished" in again.stderr
+
+
+def test_a_stop_that_comes_at_the_end_does_not_keep_the_records_from_being_written(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(plants, "FEDTWIN", [sys.executable, "-W", "error", "-c", STOPPED_AT_ITS_RECORDS])
+    with plant(tmp_path) as fleet:
+        fleet.new_edge("--rounds", 3, "--time-scale", 0.2, fleet__devices=1, fleet__channels=1)
+        fleet.device("d0", fleet.url(), *EMULATED)
+        assert fleet.ended("edge") == 0
+        assert json.loads((fleet.run / "summary.json").read_text(encoding="utf-8"))["rounds"] == 3
+        assert not (fleet.run / ".lock").exists()
 
 
 def test_an_edge_server_nobody_came_to_stops_with_empty_tables(tmp_path: Path) -> None:

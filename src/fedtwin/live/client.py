@@ -1,8 +1,9 @@
-"""The NATS library's client, where it trusts whoever sends: headers that cannot be read, and inboxes that can be guessed."""
+"""The NATS library's client, where it trusts too much: unreadable headers, inboxes that can be guessed, lost connections."""
 
 import secrets
 
 from nats.aio import client
+from nats.aio.transport import Transport
 from nats.nuid import NUID, TOTAL_LENGTH
 
 
@@ -19,6 +20,22 @@ class Client(client.Client):
             return await super()._process_headers(headers)
         except Exception:
             return None
+
+    async def _connect_to_server(self, s: client.Srv) -> None:
+        await super()._connect_to_server(s)
+        assert self._transport is not None
+        _write_pieces_as_one(self._transport)
+
+
+def _write_pieces_as_one(transport: Transport) -> None:
+    """The library writes until it hears that a connection is lost. ``write`` does nothing then, on every Python; ``writelines``
+    of asyncio in 3.12 and 3.13 fails (python/cpython#136234).
+    """
+
+    def writelines(payload: list[bytes]) -> None:
+        transport.write(b"".join(payload))
+
+    transport.writelines = writelines  # type: ignore[method-assign]
 
 
 class _Unguessable(NUID):

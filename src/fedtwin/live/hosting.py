@@ -16,7 +16,7 @@ from fedtwin.live.logs import say
 from fedtwin.live.place import Place
 from fedtwin.live.records import write_records
 from fedtwin.live.run import LiveRun
-from fedtwin.live.serving import serve
+from fedtwin.live.serving import StopSignals, serve
 from fedtwin.live.tensors import Codec, read_model
 from fedtwin.live.worker import Worker, evaluator_command, initial_model_of
 
@@ -45,6 +45,20 @@ def begin_run(out: Path, config: Config, name: str, initial: Path | None) -> Liv
 
 def serve_run(run: LiveRun, place: Place, *, evaluator: bool, metrics: str | None, grace_s: float, logs: list[str]) -> Served:
     """Until the run is over or stopped."""
+    with StopSignals() as signals:
+        return _serve_run(run, place, signals, evaluator=evaluator, metrics=metrics, grace_s=grace_s, logs=logs)
+
+
+def _serve_run(
+    run: LiveRun,
+    place: Place,
+    signals: StopSignals,
+    *,
+    evaluator: bool,
+    metrics: str | None,
+    grace_s: float,
+    logs: list[str],
+) -> Served:
     folder = run.folder / "broker"
     options = place.broker_options(folder, fsync=run.core.live.fsync)
     broker: Broker | None = None
@@ -72,7 +86,7 @@ def serve_run(run: LiveRun, place: Place, *, evaluator: bool, metrics: str | Non
 
             return served(), edge.stop
 
-        trouble = serve(make)
+        trouble = serve(make, signals)
         return Served(write_records(run.folder, run.core), trouble)
     finally:
         if worker is not None:

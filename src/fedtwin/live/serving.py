@@ -3,8 +3,8 @@
 import asyncio
 import ctypes
 import signal
-from collections.abc import Callable, Coroutine
-from contextlib import suppress
+from collections.abc import Callable, Coroutine, Iterator
+from contextlib import contextmanager, suppress
 from typing import Any, TypeVar
 
 from fedtwin.errors import FedtwinError
@@ -31,30 +31,62 @@ def keep_freed_memory() -> None:
         libc.mallopt(M_TRIM_THRESHOLD, KEPT_BYTES)
 
 
-def serve(make: Callable[[], tuple[Coroutine[Any, Any, T], Callable[[], None]]]) -> T:
-    """Runs the coroutine ``make`` gives; the other thing it gives is called when the process is asked to stop."""
+class StopSignals:
+    """SIGTERM and Ctrl-C until the end of the block: the first asks what is served to stop, the second cuts short what goes on.
 
+    One that comes before anything is served stops it as soon as it is; one that comes afterwards finds everything ending.
+    """
+
+    def __init__(self) -> None:
+        self._count = 0
+        self._tell: Callable[[], object] | None = None
+        self._usual: dict[signal.Signals, Any] = {}
+
+    def __enter__(self) -> "StopSignals":
+        self._usual = {number: signal.signal(number, self._heard) for number in (signal.SIGTERM, signal.SIGINT)}
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        for number, usual in self._usual.items():
+            signal.signal(number, signal.SIG_DFL if usual is None else usual)
+
+    def _heard(self, *_: object) -> None:
+        self._count += 1
+        if self._tell is not None:
+            self._tell()
+        elif self._count > 1:
+            raise KeyboardInterrupt
+
+    @contextmanager
+    def told_to(self, stop: Callable[[], None], cut_short: Callable[[], object]) -> Iterator[None]:
+        """Within the block the two are called, by the event loop that runs it."""
+        loop = asyncio.get_running_loop()
+        self._tell = lambda: loop.call_soon_threadsafe(stop if self._count == 1 else cut_short)
+        try:
+            if self._count:
+                stop()
+            yield
+        finally:
+            self._tell = None
+
+
+def serve(
+    make: Callable[[], tuple[Coroutine[Any, Any, T], Callable[[], None]]],
+    signals: StopSignals | None = None,
+) -> T:
+    """Runs the coroutine ``make`` gives; the other thing it gives is called when the process is asked to stop."""
+    if signals is None:
+        with StopSignals() as signals:
+            return serve(make, signals)
     keep_freed_memory()
 
     async def main() -> T:
-        loop = asyncio.get_running_loop()
         work, stop = make()
         task = asyncio.ensure_future(work)
-        asked = 0
-
-        def asked_to_stop() -> None:
-            nonlocal asked
-            asked += 1
-            if asked == 1:
-                stop()
-            else:
-                task.cancel()
-
-        for number in (signal.SIGTERM, signal.SIGINT):
-            loop.add_signal_handler(number, asked_to_stop)
-        try:
-            return await task
-        except asyncio.CancelledError:
-            raise KeyboardInterrupt from None
+        with signals.told_to(stop, task.cancel):
+            try:
+                return await task
+            except asyncio.CancelledError:
+                raise KeyboardInterrupt from None
 
     return asyncio.run(main())

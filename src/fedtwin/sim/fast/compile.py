@@ -13,6 +13,7 @@ from fedtwin.processes import interrupts_kept_for_later
 from fedtwin.registry import Mode
 from fedtwin.sim.fast import asynchronous, probe, steps, synchronous
 from fedtwin.sim.fast.layout import State
+from fedtwin.sim.fast.reasons import reason_in
 from fedtwin.sim.fast.tournament import lead_of_policy
 
 
@@ -129,17 +130,10 @@ def _told(function: Any, policy_name: str) -> Callable[..., Any]:
             called = True
             return answer
         except NumbaError as error:
-            raise _refusal(policy_name, _reason(str(error))) from None
+            raise _refusal(policy_name, reason_in(str(error))) from None
 
     return call
 
 
 def _refusal(policy_name: str, reason: str) -> CannotCompileError:
     return CannotCompileError(f"policy.name = {policy_name!r} cannot be compiled ({reason}): run.engine = 'readable' runs it.")
-
-
-def _reason(text: str) -> str:
-    """The first line of Numba's explanation that explains something."""
-    empty = ("Failed in", "During:", "File ", "<source", "def ", ">>>", "There are")
-    lines = [line.strip() for line in text.splitlines()]
-    return next((line.rstrip(".:") for line in lines if line and not line.startswith(empty)), "of unknown reason")

@@ -9,6 +9,7 @@ from fedtwin.config import Config, LearningConfig, LiveConfig
 from fedtwin.records.schema import DEVICES, EVALUATIONS, REFUSALS, rounds_schema
 from fedtwin.records.summary import Summary
 from fedtwin.registry import POLICIES, SCHEMES
+from tests.conftest import run_cli
 
 ROOT = Path(__file__).parents[1]
 PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", ROOT / "CHANGELOG.md", *sorted((ROOT / "docs").glob("**/*.md"))]
@@ -64,3 +65,26 @@ def test_the_policy_in_contributing_works() -> None:
     namespace: dict[str, object] = {}
     exec(code.group(1), namespace)
     assert type(namespace["POLICY"]).__name__ == "Policy"
+
+
+def blocks_of(page: str) -> dict[str, str]:
+    """The files that a page shows, by the names in their first lines, and its commands as ``sh``."""
+    found = dict.fromkeys(["sh"], "")
+    for language, block in re.findall(r"```(\w+)\n(.*?)```", text_of(page), re.DOTALL):
+        name = re.match(r"# (\S+\.(?:py|toml))\n", block)
+        if name is not None:
+            found[name.group(1)] = block
+        elif language == "sh":
+            found["sh"] += block
+    return found
+
+
+def test_the_page_about_own_code_works_as_it_stands(tmp_path: Path) -> None:
+    blocks = blocks_of("docs/own_code.md")
+    commands = blocks.pop("sh").splitlines()
+    for name, text in blocks.items():
+        (tmp_path / name).write_text(text, encoding="utf-8")
+    assert len(commands) == 3 and {"mine.py", "mine.toml"} <= blocks.keys()
+    for command in commands:
+        said = run_cli(*command.split()[1:], cwd=tmp_path)
+        assert said.returncode == 0 and not said.stderr, (command, said.stderr)

@@ -46,7 +46,7 @@ def compare(
         if not names:
             raise FedtwinError(f"--schemes {schemes!r} names none: choose from {', '.join(SCHEMES)}.")
         journal = out / JOURNAL_NAME if out is not None else None
-        folder = paths[0].parent if paths else None
+        folder = paths[0].parent if paths else Path.cwd()
         if journal is not None and (sentence := begun(comparison_jobs(base, names, seeds, folder), journal, "comparison")):
             typer.echo(sentence, err=True)
         with (

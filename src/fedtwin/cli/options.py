@@ -28,7 +28,11 @@ def configuration(
     rounds: int | None = None,
     seed: int | None = None,
 ) -> Config:
-    """Defaults, then the file, then ``--set``, then the options with names of their own."""
+    """Defaults, then the file, then ``--set``, then the options with names of their own.
+
+    Code of the user's is looked for beside the file, then in the folder one works in.
+    """
     overrides: dict[str, Any] = dict(parse_assignment(text) for text in assignments or [])
     named = {"policy.name": policy, "run.rounds": rounds, "run.seed": seed}
-    return load_config(path, {**overrides, **{name: value for name, value in named.items() if value is not None}})
+    overrides |= {name: value for name, value in named.items() if value is not None}
+    return load_config(path, overrides, code_in=[Path.cwd()])

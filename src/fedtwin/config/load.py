@@ -11,25 +11,32 @@ from pydantic import BaseModel, ValidationError
 from fedtwin.config.schema import CodeConfig, Config
 from fedtwin.errors import FedtwinError
 from fedtwin.registry import find_scheme
-from fedtwin.usercode import forget_changed_code
+from fedtwin.usercode import forget_changed_code, is_in
 
 Settings = dict[str, dict[str, Any]]
 FILES = {"fleet.file": "", "learning.dataset": ".npz", "code.folder": ""}
 
 
-def load_config(path: str | Path | None = None, overrides: Mapping[str, Any] | None = None) -> Config:
-    """The configuration in a TOML file (or the defaults), with ``{"section.key": value}`` laid over it."""
-    base = _seen_from(Path(path).parent, read_toml(Path(path))) if path is not None else {}
-    config = build_config(base, overrides or {})
-    return beside(Path(path).parent, config) if path is not None else config
+def load_config(
+    path: str | Path | None = None, overrides: Mapping[str, Any] | None = None, *, code_in: Sequence[Path] = ()
+) -> Config:
+    """The configuration in a TOML file (or the defaults), with ``{"section.key": value}`` laid over it.
+
+    Code of the user's is looked for beside the file, then in the folders ``code_in``, then as Python imports it.
+    """
+    beside_it = [Path(path).parent] if path is not None else []
+    base = _seen_from(beside_it[0], read_toml(Path(path))) if path is not None else {}
+    return beside(build_config(base, overrides or {}), *beside_it, *code_in)
 
 
-def beside(folder: Path, config: Config) -> Config:
-    """The same configuration, in which code of the user's is looked for in the folder first, if nothing else is said."""
-    if not config.own_code:
+def beside(config: Config, *folders: Path) -> Config:
+    """The same configuration, in which code of the user's is looked for in the folder that has it, if none is named."""
+    modules = [name.partition(":")[0] for name in config.own_code.values()]
+    if not modules or not folders:
         return config
     if config.code.folder is None:
-        config = config.model_copy(update={"code": CodeConfig(folder=str(folder.resolve()))})
+        most = max(folders, key=lambda folder: sum(is_in(folder, module) for module in modules))
+        config = config.model_copy(update={"code": CodeConfig(folder=str(most.resolve()))})
     forget_changed_code(str(config.code.folder))
     return config
 

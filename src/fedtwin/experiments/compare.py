@@ -82,7 +82,7 @@ def comparison_jobs(base: Config, names: Sequence[str], seeds: int, folder: Path
     """The runs of a comparison."""
     schemes = [scheme_config(base, name) for name in names]
     if folder is not None:
-        schemes = [beside(folder, config) for config in schemes]
+        schemes = [beside(config, folder, Path.cwd()) for config in schemes]
     return [Job(replace_settings(scheme, {"run.seed": base.run.seed + k})) for scheme in schemes for k in range(seeds)]
 
 

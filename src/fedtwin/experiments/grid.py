@@ -41,4 +41,4 @@ def grid_points(
         for scheme in schemes:
             for seed in seeds:
                 config = scheme_config(build_config({}, {**merged, "run.seed": seed}), scheme)
-                yield Point(chosen, scheme, beside(folder, config) if folder is not None else config)
+                yield Point(chosen, scheme, beside(config, folder, Path.cwd()) if folder is not None else config)

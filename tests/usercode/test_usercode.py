@@ -156,6 +156,7 @@ def test_a_run_folder_keeps_the_code_and_can_be_moved_run_again_and_read_without
     again = fedtwin("run", str(moved / "config.toml"), "--json", cwd=tmp_path)
     summary = json.loads((moved / "summary.json").read_text())
     assert json.loads(again.stdout) == summary and len(summary["policy_code"]) == 64
+    assert "code/constants.py" in (moved / "SHA256SUMS").read_text()
     for path in (moved / "code").rglob("*.py"):
         path.write_text("raise SystemExit('the code of a folder was run')\n")
     other = fedtwin("run", "--policy", "fairness", "--rounds", "30", "--out", "other", cwd=tmp_path)

@@ -263,7 +263,8 @@ def write_json(path: Path, data: Mapping[str, Any]) -> None:
 
 def write_summary(folder: Path, summary: Mapping[str, Any]) -> None:
     """The last file of a finished run, with the checksums of all of them."""
-    write_checked(folder, {SUMMARY_NAME: json_bytes(summary)}, BESIDE_A_SUMMARY, fsync=False)
+    code = (path.relative_to(folder).as_posix() for path in (folder / CODE_NAME).rglob("*.py"))
+    write_checked(folder, {SUMMARY_NAME: json_bytes(summary)}, [*BESIDE_A_SUMMARY, *code], fsync=False)
 
 
 def json_bytes(data: Mapping[str, Any]) -> bytes:

@@ -155,7 +155,7 @@ BAD = {
     "no scheme": (["compare", "--schemes", " , "], "--schemes ' , ' names none"),
     "no selection": (
         ["compare", "--schemes", "CU-UCB", "--seeds", "2", "--rounds", "20", "--set", "objective.max_energy_j=0.01"],
-        "made no selection",
+        "Nobody was selected",
     ),
     "options beside folders": (["compare", "there", "--rounds", "5"], "run folders are compared as they are"),
     "resume of nothing": (["run", "--resume", "nowhere"], "is not the folder of an unfinished run"),

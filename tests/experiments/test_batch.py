@@ -2,6 +2,7 @@ import contextlib
 import os
 import signal
 import subprocess
+import sys
 import time
 from pathlib import Path
 from typing import Any
@@ -87,7 +88,7 @@ def test_a_comparison_interrupted_without_a_folder_says_what_is_lost(tmp_path: P
 
 @pytest.mark.parametrize("after_s", [0.6, 1.2])
 def test_an_interruption_while_workers_start_is_quiet(tmp_path: Path, after_s: float) -> None:
-    command = [*FEDTWIN, "compare", "--seeds", "50", "--rounds", "50000", "--out", "out"]
+    command = [sys.executable, "-m", "fedtwin", "compare", "--seeds", "50", "--rounds", "50000", "--out", "out"]
     process = subprocess.Popen(
         command, cwd=tmp_path, stderr=subprocess.PIPE, text=True, start_new_session=True, preexec_fn=hears_interrupts
     )

@@ -188,7 +188,7 @@ def test_what_cannot_be_resumed_is_told(tmp_path: Path) -> None:
         simulate(training(), out=tmp_path / "stopped", checkpoint_every_s=0.0, progress=stop)
     config = tmp_path / "stopped" / "config.toml"
     config.write_text(config.read_text().replace("mixing = 0.6", "mixing = 0.5"))
-    with pytest.raises(FedtwinError, match="has been changed since the run began"):
+    with pytest.raises(FedtwinError, match="has changed since the run began"):
         resume(tmp_path / "stopped")
     config.write_text(config.read_text().replace("mixing = 0.5", "mixing = 0.6"))
 
@@ -260,7 +260,7 @@ def test_a_rate_that_diverges_stops_the_run_and_keeps_the_records(cli: Cli, tmp_
     [
         ("learning.dataset=fashion-mnist", "run `fedtwin data fetch fashion-mnist`"),
         ("learning.dataset=mnist", "learning.dataset = 'mnist' is unknown"),
-        ("learning.dataset=nowhere.npz", "nowhere.npz' cannot be read"),
+        ("learning.dataset=nowhere.npz", "nowhere.npz', which the configuration names, cannot be read"),
         ("learning.model=small-cnn", "'small-cnn' does not take images of shape (1, 8, 8)"),
         ("learning.model=best", "learning.model = 'best' is unknown"),
         ("learning.aggregation=fedavg", "needs run.mode = 'sync'"),

@@ -158,7 +158,7 @@ def test_one_process_at_a_time_and_the_same_settings(tmp_path: Path) -> None:
     live.close()
     config = tmp_path / "run" / "config.toml"
     config.write_text(config.read_text(encoding="utf-8").replace("rounds = 50", "rounds = 51"), encoding="utf-8")
-    with pytest.raises(FedtwinError, match=r"config\.toml, or a file it names, has been changed"):
+    with pytest.raises(FedtwinError, match=r"config\.toml, or a file or code it names, has changed"):
         run.resume(tmp_path / "run")
 
 

@@ -7,7 +7,6 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.parquet as pq
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
@@ -141,15 +140,12 @@ def looks_at_a_table(view: View, knobs: Knobs) -> float:  # noqa: ARG001
 STRANGE = Policy(looks_at_a_table, power="max")
 
 
-def test_a_policy_that_cannot_be_compiled_runs_readably(tmp_path: Path) -> None:
+def test_a_policy_that_cannot_be_compiled_runs_readably() -> None:
     name = f"{__name__}:STRANGE"
     with pytest.raises(CannotCompileError, match=r"cannot be compiled .*TABLE.* run\.engine = 'readable'"):
         simulate(load_config(overrides={"policy.name": name, "run.engine": "compiled", "run.rounds": 50}))
-    auto = load_config(overrides={"policy.name": name, "run.rounds": 250_000, "fleet.devices": 2, "fleet.channels": 1})
-    assert engine_for(auto) == "compiled"
-    few = auto.model_copy(update={"run": auto.run.model_copy(update={"rounds": 40})})
-    result = simulate(few, out=tmp_path / "run")
-    assert pq.read_table(tmp_path / "run" / "rounds.parquet").num_rows == result.rounds.num_rows == 40
+    shape = {"run.rounds": 250_000, "fleet.devices": 2, "fleet.channels": 1}
+    assert engine_for(load_config(overrides={"policy.name": name, **shape})) == "readable"
 
 
 def rate(view: View) -> float:
@@ -205,7 +201,7 @@ PER_SELECTION, FASTEST_KNOWN = (Policy(score, power="max") for score in (per_sel
 
 
 @pytest.mark.parametrize(
-    ("name", "reason"), [("CUBED", r"uses \*\*"), ("RECURSIVE", "calls itself"), ("WITH_NUMPY", "uses the module np")]
+    ("name", "reason"), [("CUBED", r"uses \*\*"), ("RECURSIVE", "calls itself"), ("WITH_NUMPY", r"it uses np\.tanh")]
 )
 def test_what_compiled_code_would_compute_otherwise_is_not_compiled(name: str, reason: str) -> None:
     overrides = {"policy.name": f"{__name__}:{name}", "run.rounds": 20}

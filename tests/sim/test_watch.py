@@ -31,11 +31,18 @@ POLICY = Policy(score, power="max", lead=lead if {has_lead} else None)
 """
 
 
-LARGE = {"fleet.devices": 500, "fleet.channels": 20, "objective.min_mean_samples": 0.1}
+Settings = dict[str, Any]
+LARGE: Settings = {"fleet.devices": 500, "fleet.channels": 20, "objective.min_mean_samples": 0.1}
 
 
 def configured(
-    folder: Path, *, score: str, lead: str = "0.0", has_lead: bool = False, more: str = "", **settings: Any
+    folder: Path,
+    *,
+    score: str,
+    lead: str = "0.0",
+    has_lead: bool = False,
+    more: str = "",
+    settings: dict[str, Any] | None = None,
 ) -> Config:
     (folder / "mine.py").write_text(OF_QUEUES.format(score=score, lead=lead, has_lead=has_lead, more=more))
     (folder / "mine.toml").write_text("[policy]\nname = 'mine:POLICY'\n")
@@ -109,7 +116,7 @@ def test_with_everybody_in_flight_some_scores_are_compared(tmp_path: Path) -> No
     assert by(config, "compiled").rounds.equals(by(config, "readable").rounds)
 
 
-@pytest.mark.parametrize("engine", ["readable", "compiled"])
+@pytest.mark.parametrize("engine", ["readable", pytest.param("compiled", marks=pytest.mark.slow)])
 @pytest.mark.parametrize(
     ("score", "error"),
     [

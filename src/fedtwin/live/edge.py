@@ -35,7 +35,7 @@ OPEN_S = 30.0
 
 @dataclass
 class EdgeOptions:
-    """Where the broker is; whether it is ours to look after, and what else is (called every tick)."""
+    """Where the broker is; whether it is ours to look after, and the worker (every tick; True if it is started again)."""
 
     servers: list[str]
     broker: Broker | None = None
@@ -43,7 +43,7 @@ class EdgeOptions:
     insecure: bool = False
     metrics: str | None = None
     grace_s: float = 10.0
-    look_after: Callable[[], None] | None = None
+    look_after: Callable[[], bool] | None = None
 
 
 class EdgeServer:
@@ -172,8 +172,9 @@ class EdgeServer:
         while True:
             await asyncio.sleep(TICK_S)
             self._look_after_the_broker()
-            if self._options.look_after is not None and not self._desk.stopping.is_set():
-                self._options.look_after()
+            look_after = self._options.look_after
+            if look_after is not None and not self._desk.stopping.is_set() and look_after():
+                self._evaluations.ask_again()
             if self._desk.client.is_connected:
                 self._give_up_overdue()
                 self._mark_the_silent()

@@ -39,6 +39,11 @@ class Evaluations:
         if now_s >= self._next_s and self._run.core.version != self._seen_version:
             self._job = asyncio.create_task(self._evaluate_when_due(learning.evaluate_every_s))
 
+    def ask_again(self) -> None:
+        """The worker that was asked has ended, and its answer does not come."""
+        if self._job is not None:
+            self._job.cancel()
+
     async def last(self) -> None:
         """The final model."""
         self._ending = True

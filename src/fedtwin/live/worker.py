@@ -25,9 +25,12 @@ class Worker:
             self._command, stdin=subprocess.DEVNULL, start_new_session=True, preexec_fn=ended_with_parent()
         )
 
-    def look_after(self) -> None:
-        if self._process.poll() is not None and time.monotonic() - self._started > WORKER_PAUSE_S:
+    def look_after(self) -> bool:
+        """Whether it had ended, and is started again."""
+        ended = self._process.poll() is not None and time.monotonic() - self._started > WORKER_PAUSE_S
+        if ended:
             self._start()
+        return ended
 
     def stop(self) -> None:
         self._process.terminate()

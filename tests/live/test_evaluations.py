@@ -34,6 +34,8 @@ def test_a_worker_that_is_killed_is_started_again(tmp_path: Path) -> None:
         children = Path(f"/proc/{edge.pid}/task/{edge.pid}/children").read_text().split()
         workers = [int(pid) for pid in children if b"evaluator" in Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\0")]
         assert len(workers) == 1
+        os.kill(workers[0], signal.SIGSTOP)
+        fleet.wait_for("applied", count=len(events_of(fleet.run, "applied")) + 10)  # it has been asked once more
         os.kill(workers[0], signal.SIGKILL)
         seen = len(events_of(fleet.run, "evaluated"))
         fleet.wait_for("evaluated", count=seen + 3)

@@ -11,10 +11,11 @@ from typing import NamedTuple
 
 from fedtwin.errors import FedtwinError
 from fedtwin.policies.base import Knobs, OraclePolicy, Policy, View, as_if_told, last_if_nan
-from fedtwin.policies.failures import score_of, sentence_of_nan
+from fedtwin.policies.failures import score_of, sentence_of_chance, sentence_of_nan
 from fedtwin.twin import update
 from fedtwin.twin.state import Status, Twin, queue_at, total_queue
 from fedtwin.twin.update import Offer
+from fedtwin.usercode import is_ours
 
 TrueCost = Callable[[int], float]
 
@@ -52,6 +53,7 @@ class Coordinator:
         self.twin = twin
         self.round = 0
         self._policy, self._policy_name = policy, policy_name
+        self._policy_is_users = not is_ours(getattr(getattr(policy.score, "__code__", None), "co_filename", ""))
         self._knobs = knobs
         self._ranks = ranks
         self._learn_on_selection = learn_on_selection
@@ -80,6 +82,8 @@ class Coordinator:
         if not a_number and not self._asked:
             self._refuse_nan(true_cost)
         score, _, view = best
+        if self._policy_is_users and (again := last_if_nan(self._score(view, true_cost))) != score:
+            raise FedtwinError(sentence_of_chance(self._policy_name, view, score, again))
         self.mark_asked(view.device)
         return Decision(self.round, view.device, score, view.queue)
 

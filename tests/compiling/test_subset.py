@@ -26,6 +26,7 @@ import other
 from other import A, half
 
 LONG = tuple(range(100))
+WIDE = 9223372036854775807
 
 class Level(enum.IntEnum):
     HIGH = 3
@@ -109,7 +110,7 @@ REFUSED = [
     ("return exp(view.queue)", "calls exp"),
     ("return numpy.tanh(view.queue)", "numpy.tanh"),
     ("return math.gamma(view.queue)", r"math\.gamma"),
-    ("return other.A * view.queue", "import the name itself"),
+    ("return other.A * view.queue", "only math is looked into"),
     ("return Level.HIGH * view.queue", "Level.HIGH"),
     ("return Options().weight * view.queue", "Options"),
     ("return recursive(3)", "calls itself"),
@@ -126,6 +127,11 @@ REFUSED = [
     ("n = 0\nwhile n < 3:\n    n += 1\nreturn n * 1.0", "grows in a loop"),
     ("if view.queue > 1.0:\n    x = 1.0\nreturn x", "before it is set"),
     ("return -(0 if view.queue > 1.0 else view.queue)", "write 0.0"),
+    (
+        "n = 0.0\nfor i in range(-9223372036854775807, 9223372036854775807, 4611686018427387904):\n    n += 1.0\nreturn n",
+        "range",
+    ),
+    ("n = 0.0\nfor i in range(-WIDE, WIDE, 4):\n    n += 1.0\nreturn n", "range"),
     ("return int(view.queue)", r"int\(\)"),
     ("return math.floor(view.queue)", "math.floor"),
     ("return LONG[view.device]", "LONG"),
@@ -171,6 +177,14 @@ def test_powers_with_whole_exponents_have_the_bits_of_pythons(base: float, expon
             fast(base, exponent)
         return
     assert struct.pack("<d", fast(base, exponent)) == struct.pack("<d", expected)
+
+
+@pytest.mark.parametrize("power", ["q, 0.5", "q, -1", "q, -1.0", "2.0, q", "2, q", "4.0, q", "q, 2", "q, 3", "10.0, q"])
+def test_powers_of_constants_are_not_folded_into_others(tmp_path: Path, power: str) -> None:
+    score = score_of(tmp_path, f"q = view.mean_cost\nreturn math.pow({power})")
+    fast = compiled_as(score, steps.score_of_policy)
+    views = [VIEW._replace(mean_cost=k / 7919) for k in range(1, 7919, 3)]
+    assert [fast(view, KNOBS) for view in views] == [score(view, KNOBS) for view in views]
 
 
 @pytest.mark.parametrize("name", ["sqrt", "log", "log10", "log1p", "exp", "expm1", "sin", "cos", "fabs", "isnan", "isinf"])

@@ -1,5 +1,6 @@
 """Code of the user's own that changes between a kill and the next start: no table and no run is made of two codes."""
 
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -9,6 +10,8 @@ import pytest
 
 from fedtwin.config import load_config
 from fedtwin.errors import FedtwinError
+from fedtwin.experiments.compare import compare_folders
+from fedtwin.experiments.job import Job, outcome_of, pack, run_packed
 from fedtwin.experiments.sweep import Sweep
 from fedtwin.sim import resume, simulate
 
@@ -103,3 +106,35 @@ def test_the_workers_of_a_sweep_load_the_code_beside_its_spec(tmp_path: Path) ->
     said = subprocess.run(command, cwd="/", capture_output=True, text=True, check=False)
     assert said.returncode == 0, said.stderr
     assert len(pd.read_parquet(tmp_path / "out" / "summaries.parquet")) == 12
+
+
+def test_a_worker_with_other_code_than_the_command_fails_its_runs(tmp_path: Path) -> None:
+    """As if the file had been edited after the command read it."""
+    write(tmp_path, mine=POLICY, constants="SIGN = 1.0\n")
+    (tmp_path / "mine.toml").write_text("[policy]\nname = 'mine:POLICY'\n[run]\nrounds = 30\n")
+    packed = pack(Job(load_config(tmp_path / "mine.toml")))
+    assert outcome_of(run_packed(packed)).failed is None
+    write(tmp_path, constants="SIGN = -1.0\n")
+    load_config(tmp_path / "mine.toml")
+    assert "is not what it was when the command began" in str(outcome_of(run_packed(packed)).failed)
+
+
+def test_folders_made_by_other_code_are_not_averaged(tmp_path: Path) -> None:
+    for name, sign, seed in (("one", 1.0, 0), ("two", -1.0, 0), ("more", 1.0, 1)):
+        write(tmp_path, mine=POLICY, constants=f"SIGN = {sign}\n")
+        (tmp_path / "mine.toml").write_text("[policy]\nname = 'mine:POLICY'\n[run]\nrounds = 30\n")
+        simulate(load_config(tmp_path / "mine.toml", {"run.seed": seed}), out=tmp_path / name)
+    found = compare_folders([tmp_path / "one", tmp_path / "two", tmp_path / "more"])
+    assert sorted(len(seeds) for seeds in found.summaries.values()) == [1, 2]
+    assert all(name.startswith("mine:POLICY [") for name in found.summaries)
+
+
+def test_a_sweeps_folder_is_enough_to_repeat_it(tmp_path: Path) -> None:
+    (tmp_path / "from").mkdir()
+    write(tmp_path / "from", mine=POLICY, constants="SIGN = 1.0\n")
+    (tmp_path / "from" / "spec.toml").write_text(SPEC)
+    Sweep(tmp_path / "from" / "spec.toml", tmp_path / "out").run(workers=1)
+    shutil.rmtree(tmp_path / "from")
+    Sweep(tmp_path / "out" / "sweep.toml", tmp_path / "again").run(workers=1)
+    found = [(tmp_path / name / "summaries.parquet").read_bytes() for name in ("out", "again")]
+    assert found[0] == found[1]

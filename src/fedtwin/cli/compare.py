@@ -18,7 +18,9 @@ def compare(
     seeds: Annotated[int, typer.Option(min=1, help="Worlds to run every scheme on.")] = 5,
     rounds: RoundsOption = None,
     seed: SeedOption = None,
-    schemes: Annotated[str, typer.Option(help="Schemes or policies, with commas between.")] = ",".join(SCHEMES),
+    schemes: Annotated[
+        str | None, typer.Option(help="Schemes or policies, with commas between; the paper's, and a policy of one's own.")
+    ] = None,
     assignments: SetOption = None,
     workers: WorkersOption = None,
     ray: RayOption = None,
@@ -29,7 +31,7 @@ def compare(
 ) -> None:
     """Compare schemes on the same worlds, with paired differences; or finished run folders, without running anything."""
     from fedtwin.experiments.backends import open_backend
-    from fedtwin.experiments.batch import begun
+    from fedtwin.experiments.batch import begun, keep_code
     from fedtwin.experiments.compare import compare_folders, compare_schemes, comparison_jobs
     from fedtwin.records.checksums import write_checked
     from fedtwin.records.folder import json_bytes
@@ -39,15 +41,17 @@ def compare(
     if paths and (len(paths) > 1 or paths[0].is_dir()):
         if rounds is not None or seed is not None or assignments:
             raise FedtwinError("--rounds, --seed and --set are for running: run folders are compared as they are.")
-        comparison = compare_folders(paths)
+        comparison, jobs = compare_folders(paths), []
     else:
         base = configuration(paths[0] if paths else None, assignments, rounds=rounds, seed=seed)
-        names = [name.strip() for name in schemes.split(",") if name.strip()]
+        own = [base.policy.name] if ":" in base.policy.name else []
+        names = [*own, *SCHEMES] if schemes is None else [name.strip() for name in schemes.split(",") if name.strip()]
         if not names:
             raise FedtwinError(f"--schemes {schemes!r} names none: choose from {', '.join(SCHEMES)}.")
         journal = out / JOURNAL_NAME if out is not None else None
         folder = paths[0].parent if paths else Path.cwd()
-        if journal is not None and (sentence := begun(comparison_jobs(base, names, seeds, folder), journal, "comparison")):
+        jobs = comparison_jobs(base, names, seeds, folder)
+        if journal is not None and (sentence := begun(jobs, journal, "comparison")):
             typer.echo(sentence, err=True)
         with (
             open_backend(workers, ray) as backend,
@@ -60,6 +64,7 @@ def compare(
         _require_no_comparison_in(out)
         try:
             out.mkdir(parents=True, exist_ok=True)
+            keep_code(jobs, out)
             write_checked(out, {COMPARISON_NAME: json_bytes(plain(report))})
         except OSError as error:
             raise FedtwinError(f"--out {str(out)!r} cannot be written: {error.strerror}.") from None

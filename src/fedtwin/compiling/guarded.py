@@ -1,71 +1,80 @@
-"""The functions of ``math`` that compiled code computes with the same bits, made to raise where Python's raise."""
+"""The functions of ``math`` that compiled code computes with the same bits, made to raise where Python's raise.
 
+They call the C library under names of our own: what LLVM knows as ``pow`` it replaces where an argument is constant, 2ˣ by
+another function and x^½ by a root, which round otherwise.
+"""
+
+import ctypes
+import ctypes.util
 import math
-from collections.abc import Callable
 from functools import cache
-from types import ModuleType
+from types import FunctionType, ModuleType
 from typing import Any
 
 CONSTANTS = ("inf", "nan", "pi", "e", "tau")
+OF_THE_C_LIBRARY = {"log": 1, "log10": 1, "log1p": 1, "exp": 1, "expm1": 1, "sin": 1, "cos": 1, "pow": 2}
+libm_log, libm_log10, libm_log1p, libm_exp = math.log, math.log10, math.log1p, math.exp
+libm_expm1, libm_sin, libm_cos, libm_pow = math.expm1, math.sin, math.cos, math.pow
 
 
 def sqrt(x: float) -> float:
     if x < 0.0:
         raise ValueError("math domain error")
-    return math.sqrt(x)
+    return math.sqrt(float(x))
 
 
 def log(x: float) -> float:
     if x <= 0.0:
         raise ValueError("math domain error")
-    return math.log(x)
+    return libm_log(float(x))
 
 
 def log10(x: float) -> float:
     if x <= 0.0:
         raise ValueError("math domain error")
-    return math.log10(x)
+    return libm_log10(float(x))
 
 
 def log1p(x: float) -> float:
     if x <= -1.0:
         raise ValueError("math domain error")
-    return math.log1p(x)
+    return libm_log1p(float(x))
 
 
 def exp(x: float) -> float:
-    y = math.exp(x)
-    if math.isinf(y) and not math.isinf(x):
+    y = libm_exp(float(x))
+    if math.isinf(y) and not math.isinf(float(x)):
         raise OverflowError("math range error")
     return y
 
 
 def expm1(x: float) -> float:
-    y = math.expm1(x)
-    if math.isinf(y) and not math.isinf(x):
+    y = libm_expm1(float(x))
+    if math.isinf(y) and not math.isinf(float(x)):
         raise OverflowError("math range error")
     return y
 
 
 def sin(x: float) -> float:
-    if math.isinf(x):
+    if math.isinf(float(x)):
         raise ValueError("math domain error")
-    return math.sin(x)
+    return libm_sin(float(x))
 
 
 def cos(x: float) -> float:
-    if math.isinf(x):
+    if math.isinf(float(x)):
         raise ValueError("math domain error")
-    return math.cos(x)
+    return libm_cos(float(x))
 
 
 def pow(x: float, y: float) -> float:
-    """Of floats also where the exponent is whole: compiled code multiplies otherwise, and rounds otherwise."""
-    z = math.pow(float(x), float(y))
-    if math.isnan(z) and not math.isnan(x) and not math.isnan(y):
+    """Of floats also where the exponent is whole."""
+    base, exponent = float(x), float(y)
+    z = libm_pow(base, exponent)
+    if math.isnan(z) and not math.isnan(base) and not math.isnan(exponent):
         raise ValueError("math domain error")
-    if math.isinf(z) and not math.isinf(x) and not math.isinf(y):
-        if x == 0.0:
+    if math.isinf(z) and not math.isinf(base) and not math.isinf(exponent):
+        if base == 0.0:
             raise ValueError("math domain error")
         raise OverflowError("math range error")
     return z
@@ -98,8 +107,24 @@ NAMES: dict[Any, str] = {getattr(math, name): name for name in (*REAL, *TRUTH)}
 def compiled_function(name: str) -> Any:
     from numba import njit
 
-    function: Callable[..., Any] = globals()[name]
-    return njit(function, error_model="python")
+    function: Any = globals()[name]
+    names = {**globals(), **_symbols()}
+    return njit(FunctionType(function.__code__, names, f"guarded_{name}"), error_model="python")
+
+
+@cache
+def _symbols() -> dict[str, Any]:
+    """The C library's functions under our names; code that was compiled in another process finds them by these too."""
+    from llvmlite import binding
+    from numba.core import types
+
+    library = ctypes.CDLL(ctypes.util.find_library("m"))
+    found = {}
+    for name, arguments in OF_THE_C_LIBRARY.items():
+        address = ctypes.cast(getattr(library, name), ctypes.c_void_p).value
+        binding.add_symbol(f"fedtwin_{name}", address)
+        found[f"libm_{name}"] = types.ExternalFunction(f"fedtwin_{name}", types.float64(*[types.float64] * arguments))
+    return found
 
 
 @cache

@@ -15,6 +15,7 @@ from typing import Any
 from fedtwin import draws
 from fedtwin.compiling import guarded
 from fedtwin.compiling.kinds import (
+    MOST_EXACT,
     MOST_WHOLE,
     Kind,
     Number,
@@ -195,6 +196,8 @@ class _Function:
             if not isinstance(kind, Whole):
                 raise UnclearError("range() of what is no whole number")
             bounds.append(kind.bound)
+        if sum(bounds) > MOST_EXACT:
+            raise UnclearError("range() may be wider than 2**53")
         return max(bounds)
 
     # Expressions
@@ -272,7 +275,7 @@ class _Function:
     def _binary(self, op: ast.operator, left: Kind, right: Kind) -> Kind:
         one, other = _counted(left), _counted(right)
         if isinstance(op, ast.Pow):
-            raise UnclearError("it uses **, which compiled code rounds otherwise: math.pow is the same in both")
+            raise UnclearError("it uses **, which compiled code rounds otherwise: math.pow does not")
         if not isinstance(op, ast.Add | ast.Sub | ast.Mult | ast.Div | ast.FloorDiv | ast.Mod):
             raise UnclearError(f"the operator {_what(op)} is not for compiled code")
         if isinstance(one, Whole) and isinstance(other, Whole) and not isinstance(op, ast.Div):
@@ -368,7 +371,7 @@ class _Function:
                 return self._named(name, scope)
             case ast.Attribute(value=ast.Name(id=name), attr=attribute) if name not in scope:
                 if self._named(name, scope) is not math:
-                    raise UnclearError(f"it uses {name}.{attribute}: import the name itself, for only math is looked into")
+                    raise UnclearError(f"it uses {name}.{attribute}, and only math is looked into")
                 if attribute not in (*guarded.CONSTANTS, *guarded.REAL, *guarded.TRUTH):
                     raise UnclearError(f"it uses math.{attribute}, of which compiled code may make other numbers")
                 return getattr(math, attribute)

@@ -18,6 +18,7 @@ from fedtwin.compiling.kinds import Number, UnclearError, as_real, kinds_of_argu
 from fedtwin.compiling.subset import WORDS, Reading
 from fedtwin.errors import CannotCompileError, FedtwinError
 from fedtwin.usercode.digest import digest_of
+from fedtwin.usercode.source import is_ours as is_our_file
 from fedtwin.usercode.values import ValueDigest
 
 Plain = Callable[..., Any]
@@ -30,8 +31,9 @@ def can_compile() -> bool:
 
 
 def is_ours(function: Any) -> bool:
-    """Whether a function is one of fedtwin's."""
-    return str(getattr(function, "__module__", "")).partition(".")[0] == "fedtwin"
+    """Whether a function is one of fedtwin's, by the file it stands in: a name can be borrowed."""
+    code = getattr(function, "__code__", None)
+    return isinstance(code, CodeType) and is_our_file(code.co_filename)
 
 
 def why_not(function: Plain, stand_in: Plain) -> str | None:
@@ -118,7 +120,10 @@ class _Translation:
 
 def _read(function: Any, stand_in: Any, replaced: Replaced) -> Reading:
     reading = Reading(dict(replaced))
-    kind = reading.read(function, kinds_of_arguments(stand_in))
+    try:
+        kind = reading.read(function, kinds_of_arguments(stand_in))
+    except RecursionError:
+        raise UnclearError("it is nested too deeply") from None
     if function is not stand_in:
         if not isinstance(kind, Number):
             raise UnclearError("it does not give a number")

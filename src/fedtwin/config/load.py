@@ -14,6 +14,7 @@ from fedtwin.registry import find_scheme
 from fedtwin.usercode import forget_changed_code, is_in
 
 Settings = dict[str, dict[str, Any]]
+KEPT_CODE = "code"
 FILES = {"fleet.file": "", "learning.dataset": ".npz", "code.folder": ""}
 
 
@@ -22,7 +23,8 @@ def load_config(
 ) -> Config:
     """The configuration in a TOML file (or the defaults), with ``{"section.key": value}`` laid over it.
 
-    Code of the user's is looked for beside the file, then in the folders ``code_in``, then as Python imports it.
+    Code of the user's is looked for beside the file, or in ``code/`` there, then in the folders ``code_in``, then as Python
+    imports it.
     """
     beside_it = [Path(path).parent] if path is not None else []
     base = _seen_from(beside_it[0], read_toml(Path(path))) if path is not None else {}
@@ -35,7 +37,8 @@ def beside(config: Config, *folders: Path) -> Config:
     if not modules or not folders:
         return config
     if config.code.folder is None:
-        most = max(folders, key=lambda folder: sum(is_in(folder, module) for module in modules))
+        places = [place for folder in folders for place in (folder, folder / KEPT_CODE)]
+        most = max(places, key=lambda folder: sum(is_in(folder, module) for module in modules))
         config = config.model_copy(update={"code": CodeConfig(folder=str(most.resolve()))})
     forget_changed_code(str(config.code.folder))
     return config

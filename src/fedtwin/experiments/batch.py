@@ -27,7 +27,9 @@ from fedtwin.experiments.job import (
 )
 from fedtwin.experiments.journal import Journal, open_journal, read_journal
 from fedtwin.learning.notices import notices_of
+from fedtwin.records.folder import CODE_NAME
 from fedtwin.sim import impossible_min_mean_samples
+from fedtwin.usercode import keep_sources
 
 __all__ = [
     "Backend",
@@ -35,6 +37,7 @@ __all__ = [
     "Outcome",
     "Progress",
     "begun",
+    "keep_code",
     "open_backend",
     "require_a_gpu_here",
     "run_batch",
@@ -86,6 +89,12 @@ def run_batch(
     for note in notes:
         warnings.warn(note, FedtwinWarning, stacklevel=2)
     return [outcome_of(done[job.key]) for job in jobs]
+
+
+def keep_code(jobs: Sequence[Job], folder: Path) -> None:
+    """The source of the user's code in these runs, beside their results, where a TOML in the folder finds it again."""
+    for names, code_in in {(tuple(job.config.own_code.values()), job.config.code.folder) for job in jobs}:
+        keep_sources(names, code_in, folder / CODE_NAME)
 
 
 def begun(jobs: Sequence[Job], journal: Path | None, what: str, *, retry_failed: bool = True) -> str | None:

@@ -42,6 +42,7 @@ class Comparison:
         return {
             "schemes": {scheme: self.means(scheme) for scheme in self.summaries},
             "paired": [{**asdict(pair), "significant": pair.significant} for pair in self.paired],
+            "runs": [summary for by_seed in self.summaries.values() for summary in by_seed.values()],
         }
 
     def means(self, scheme: str) -> dict[str, Any]:
@@ -108,7 +109,10 @@ def compare_folders(folders: Sequence[Path]) -> Comparison:
             raise FedtwinError(
                 f"{str(folder)!r} cannot be compared with {str(first_folder)!r}: the code of learning.model differs."
             )
-    return _comparison((label(config, summary["scheme"]), config.run.seed, summary) for config, summary, _ in runs)
+    named = [(label(config, summary["scheme"]), str(summary.get("policy_code", ""))) for config, summary, _ in runs]
+    several = {name for name, code in named if any(other == name and one != code for other, one in named)}
+    names = [f"{name} [{code[:8]}]" if name in several else name for name, code in named]
+    return _comparison((name, config.run.seed, summary) for name, (config, summary, _) in zip(names, runs, strict=True))
 
 
 def _comparison(runs: Any) -> Comparison:

@@ -86,6 +86,8 @@ def run_packed(packed: Packed, of_training: Mapping[str, Any] | None = None) -> 
     try:
         job = unpack(packed)
         config, identity = job.config, identity_of(job.config)
+        if config.own_code and job.key != packed["key"]:
+            raise FedtwinError("The code of the policy or model is not what it was when the command began: start it again.")
         quick = replace_settings(config, of_training) if of_training and config.learning is not None else config
         note = None
         with warnings.catch_warnings():
@@ -166,7 +168,7 @@ def reason_of(error: BaseException) -> str:
 
 def words(config: Config) -> str:
     """Names a run to a person: its scheme, its seed, every setting that is not the default."""
-    changed = config.model_dump(mode="json", exclude_defaults=True)
+    changed = config.model_dump(mode="json", exclude_defaults=True, exclude={"code"})
     flat = {f"{section}.{key}": value for section, keys in changed.items() for key, value in keys.items()}
     settings = [f"{name} = {value!r}" for name, value in flat.items() if name not in SAID_BY_THE_SCHEME]
     return ", ".join([scheme_name(config), f"seed {config.run.seed}", *settings])

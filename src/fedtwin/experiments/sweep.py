@@ -14,7 +14,7 @@ import pyarrow.parquet as pq
 
 from fedtwin.config import identity_of
 from fedtwin.errors import FedtwinError
-from fedtwin.experiments.batch import Backend, Outcome, Progress, begun, require_a_gpu_here, run_batch
+from fedtwin.experiments.batch import Backend, Outcome, Progress, begun, keep_code, require_a_gpu_here, run_batch
 from fedtwin.experiments.grid import Point
 from fedtwin.experiments.journal import locked
 from fedtwin.experiments.sweep_spec import load_sweep, words_of
@@ -77,6 +77,7 @@ class Sweep:
             )
             table = _parquet(summaries_table(self._points, self._outcomes))
             with _writing(self.out, f" Finished runs are kept in {self.journal}: the same command goes on from there."):
+                keep_code(self._jobs, self.out)
                 write_checked(self.out, {SPEC_NAME: self._text, SUMMARIES_NAME: table})
             if all(outcome.ran for outcome in self._outcomes):
                 self.journal.unlink()
@@ -95,7 +96,7 @@ class Sweep:
             retry = " or --retry-failed" if kept else ""
             raise FedtwinError(f"{place} already: name another folder, or say --overwrite{retry}.")
         if not kept:
-            raise FedtwinError(f"{place} without {JOURNAL_NAME}: no run of it failed, or the file is gone.")
+            raise FedtwinError(f"{place} without {JOURNAL_NAME}: no run of it had an error, or the file is gone.")
         if not (self.out / SPEC_NAME).is_file() or (self.out / SPEC_NAME).read_bytes() != self._text:
             raise FedtwinError(f"{place} of another spec than its {SPEC_NAME}: say --overwrite instead of --retry-failed.")
 

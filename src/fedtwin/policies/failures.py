@@ -56,6 +56,13 @@ def sentence_of_nan(name: str, round_: int) -> str:
     return f"policy.name = {name!r} gives every idle device the score NaN in round {round_}: at least one must be a number."
 
 
+def sentence_of_chance(name: str, view: View, one: float, other: float) -> str:
+    return (
+        f"policy.name = {name!r} gives device {view.device} two scores in round {view.round}, {one!r} and {other!r}: "
+        "a score may depend on its arguments only (random numbers of that kind are in fedtwin.draws)."
+    )
+
+
 def _what(error: BaseException) -> str:
     try:
         message = " ".join(str(error).split()).rstrip(".")

@@ -22,6 +22,7 @@ from fedtwin.sim import asynchronous, synchronous
 from fedtwin.sim.compiled import engine_for, run_compiled
 from fedtwin.sim.engine import Engine
 from fedtwin.sim.limits import sentence_of_declines
+from fedtwin.sim.purity import Purity
 from fedtwin.sim.result import Result, Series, devices_table, run_summary
 
 if TYPE_CHECKING:
@@ -195,12 +196,18 @@ def _run(
             folder = RunFolder(out, config, devices, name=identity.hash, trace=trace, resume=resumed is not None)
         schema = rounds_schema(trace=trace, learning=learner is not None) if records else None
         recorder = _Recorder(folder=folder, schema=schema, checkpoints=checkpoints, progress=progress)
-        pause = _Checkpoints(engine, folder, checkpoint_every_s, identity.hash).pause
+        checkpoint, purity = _Checkpoints(engine, folder, checkpoint_every_s, identity.hash), Purity(config, identity)
+
+        def pause() -> None:
+            purity.look(engine.coordinator.round)
+            checkpoint.pause()
+
         try:
             if config.run.mode == "async":
                 asynchronous.run(engine, recorder.add, pause, on_start=folder.write_start if folder else None)
             else:
                 synchronous.run(engine, recorder.add, pause)
+            purity.require()
             evaluations = _evaluate_at_the_end(engine, pause)
         except BaseException:
             if folder is not None:

@@ -3,13 +3,14 @@
 from fedtwin.usercode.digest import code_digest, source_digest
 from fedtwin.usercode.keeping import keep_sources
 from fedtwin.usercode.loading import forget_changed_code, is_in, load_object
-from fedtwin.usercode.source import code_of_function, sentence_of_error
+from fedtwin.usercode.source import code_of_function, is_ours, sentence_of_error
 
 __all__ = [
     "code_digest",
     "code_of_function",
     "forget_changed_code",
     "is_in",
+    "is_ours",
     "keep_sources",
     "load_object",
     "sentence_of_error",

@@ -26,7 +26,10 @@ def code_digest(setting: str, name: str, folder: str | Path | None = None) -> st
 def digest_of(value: Any, *modules: ModuleType) -> str:
     """The digest of a function, class or value, with its modules."""
     values = ValueDigest()
-    values.add(value)
+    try:
+        values.add(value)
+    except RecursionError:
+        raise FedtwinError("Code of your own holds a value that is nested too deeply to be told apart from another.") from None
     for function in values.functions:
         if code_of_function(function) == CHANGED:
             file = function.__code__.co_filename

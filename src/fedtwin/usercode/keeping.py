@@ -15,6 +15,8 @@ def keep_sources(names: Iterable[str], folder: str | Path | None, target: Path) 
     for name in names:
         reached = reached_by_name(name, folder)
         for module, source in reached.sources.items():
+            if " " in module:
+                continue
             file = reached.files[module]
             place = target.joinpath(*module.split("."))
             path = place / file.name if file.name == "__init__.py" else place.with_name(file.name)

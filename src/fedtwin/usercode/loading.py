@@ -19,6 +19,7 @@ from typing import Any
 from fedtwin.errors import FedtwinError
 
 PREFIX = "_fedtwin_code_"
+INSTALLED = {"site-packages", "dist-packages"}
 FOLDERS: dict[str, Path] = {}
 """Folders by their private names."""
 
@@ -35,7 +36,9 @@ def load_object(setting: str, name: str, folder: str | Path | None = None) -> An
     except BaseException as error:  # a module that calls sys.exit() too
         from fedtwin.usercode.source import sentence_of_error
 
-        raise FedtwinError(f"{setting} = {name!r} cannot be loaded: {sentence_of_error(error)}.") from None
+        missing = folder is not None and getattr(error, "name", None) == name.partition(":")[0]
+        places = f", looked for in {str(folder)!r} and where Python imports from" if missing else ""
+        raise FedtwinError(f"{setting} = {name!r} cannot be loaded{places}: {sentence_of_error(error)}.") from None
     return found
 
 
@@ -47,9 +50,31 @@ def module_of(name: str, folder: str | Path | None = None) -> ModuleType:
     return importlib.import_module(module)
 
 
+def module_beside(importer: str, name: str) -> ModuleType:
+    """What ``import name`` means in a module that is loaded, top of the name only; it is loaded for that, unless installed."""
+    package, top = importer.partition(".")[0], name.partition(".")[0]
+    if package in FOLDERS and is_in(FOLDERS[package], top):
+        return importlib.import_module(f"{package}.{top}")
+    spec = importlib.util.find_spec(top)
+    if spec is None or top in sys.stdlib_module_names or not INSTALLED.isdisjoint(Path(spec.origin or "").parts):
+        raise ImportError(name)
+    return importlib.import_module(top)
+
+
 def is_in(folder: Path, module: str) -> bool:
-    """Whether the folder holds the module, as a file or as a package."""
-    return module_file(folder, module) is not None
+    """Whether the folder holds the module: as a file, as a package, or as a folder of modules that is nobody else's package."""
+    return module_file(folder, module) is not None or _is_namespace(folder, module)
+
+
+def _is_namespace(folder: Path, module: str) -> bool:
+    place = folder.joinpath(*module.split("."))
+    if not place.is_dir() or not any(place.rglob("*.py")):
+        return False
+    try:
+        spec = importlib.util.find_spec(module.partition(".")[0])
+    except (ImportError, ValueError):
+        spec = None
+    return spec is None or spec.origin is None
 
 
 def module_file(folder: Path, module: str) -> Path | None:

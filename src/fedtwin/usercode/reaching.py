@@ -49,11 +49,13 @@ def reached_by_name(name: str, folder: str | Path | None = None) -> Reached:
 
 
 def _add(name: str, folder: Path | None, reached: Reached) -> None:
-    if name in reached.sources or name.partition(".")[0] in {"fedtwin", *sys.builtin_module_names}:
+    if name.partition(".")[0] in {"fedtwin", *sys.builtin_module_names}:
         return
     file = _file_of(name, folder)
-    if file is None or is_ours(str(file)):
+    if file is None or is_ours(str(file)) or file in reached.files.values():
         return
+    if folder is not None and not file.resolve().is_relative_to(folder):
+        folder = None  # what is imported from elsewhere does not look into the folder itself
     if _is_standard(file):
         return
     distribution = _distribution_of(name, file)
@@ -62,7 +64,8 @@ def _add(name: str, folder: Path | None, reached: Reached) -> None:
             reached.distributions.add(distribution)
         return
     source = _source_of(name, file, folder)
-    reached.sources[name], reached.files[name] = source, file
+    key = name if name not in reached.sources else f"{name} in another place"
+    reached.sources[key], reached.files[key] = source, file
     for parent in _parents(name):
         _add(parent, folder, reached)
     for imported in _imports(source, name, is_package=file.name == "__init__.py"):
@@ -158,8 +161,7 @@ def _is_standard(file: Path) -> bool:
 
 def _distribution_of(name: str, file: Path) -> str | None:
     """``name==version`` of the distribution that installed a module; None for the user's own files, and editable installs."""
-    file = file.resolve()
-    if not any(file.is_relative_to(folder) for folder in _installed_folders()):
+    if not _is_installed(file):
         return None
     for distribution in _distributions().get(name.partition(".")[0], ()):
         return f"{_normal(distribution)}=={importlib.metadata.version(distribution)}"
@@ -180,6 +182,19 @@ def _what_fedtwin_needs() -> frozenset[str]:
 
 def _normal(name: str) -> str:
     return re.sub(r"[-_.]+", "-", name).lower()
+
+
+@cache
+def is_users_file(file: str) -> bool:
+    """Whether code that stands in a file is the user's own; what stands in none was made by ``exec``, or typed."""
+    if file.startswith("<"):
+        return not file.startswith("<frozen")
+    return not is_ours(file) and not _is_standard(Path(file)) and not _is_installed(Path(file))
+
+
+def _is_installed(file: Path) -> bool:
+    file = file.resolve()
+    return any(file.is_relative_to(folder) for folder in _installed_folders())
 
 
 def is_users(module: str) -> bool:

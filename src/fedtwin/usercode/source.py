@@ -1,33 +1,39 @@
 """The source behind a function: its syntax tree, certain to be what runs, and where in it an error came from."""
 
 import ast
+import importlib.util
 import linecache
+import re
 import sys
 import traceback
-from functools import lru_cache
+from functools import cache, lru_cache
 from pathlib import Path
 from types import CodeType, FunctionType
 
-from fedtwin.usercode.loading import loaded_source
+from fedtwin.usercode.loading import PREFIX, loaded_source
 
 OURS = str(Path(__file__).resolve().parent.parent)
 CHANGED = "its source has changed since it was loaded"
+PRIVATE = re.compile(rf"{PREFIX}[0-9a-f]+\\.?")
 FunctionNode = ast.FunctionDef | ast.Lambda
 
 
+@cache
 def is_ours(file: str) -> bool:
     """Whether a file is a part of fedtwin."""
-    return Path(file).resolve().is_relative_to(OURS)
+    return bool(file) and Path(file).resolve().is_relative_to(OURS)
 
 
 def code_of_function(function: FunctionType) -> FunctionNode | str:
     """The syntax tree of a function, or a reason why there is none: no source, or another one than what was loaded."""
     code = function.__code__
-    text = source_text(function)
-    if not text:
-        return "its source cannot be read"
     try:
+        text = source_text(function)
+        if not text:
+            return "its source cannot be read"
         tree, codes = _parsed(text)
+    except (RecursionError, MemoryError):
+        return "it is nested too deeply"
     except (SyntaxError, ValueError):
         return CHANGED
     if code not in codes:
@@ -42,14 +48,14 @@ def code_of_function(function: FunctionType) -> FunctionNode | str:
 
 def source_text(function: FunctionType) -> str:
     """The source of the file that a function comes from."""
-    module = sys.modules.get(function.__module__ or "")
+    module = sys.modules.get(str(function.__module__))
     kept = (
         loaded_source(module)
         if module is not None and getattr(module, "__file__", None) == function.__code__.co_filename
         else None
     )
     if kept is not None:
-        return kept.decode("utf-8", errors="replace")
+        return importlib.util.decode_source(kept)
     file = function.__code__.co_filename
     linecache.checkcache(file)
     return "".join(linecache.getlines(file, function.__globals__))
@@ -81,7 +87,7 @@ def _may_be(node: ast.AST, code: CodeType) -> bool:
 
 def sentence_of_error(error: BaseException) -> str:
     """An exception as a part of a sentence: its kind and first line, and file and line of the user's code it came from."""
-    words = str(error).strip().splitlines()
+    words = PRIVATE.sub("", str(error)).strip().splitlines()
     what = f"{type(error).__name__}: {words[0].rstrip('.')}" if words else type(error).__name__
     for frame in reversed(traceback.extract_tb(error.__traceback__)):
         if Path(frame.filename).is_file() and not is_ours(frame.filename) and "importlib" not in frame.filename:

@@ -1,24 +1,28 @@
 """Values as bytes: the same for equal values in any process, and of every kind that code is made of.
 
-Of objects from libraries only the type is seen.
+Of objects from libraries only the type is seen, of numbers, arrays and tensors among them the value.
 """
 
 import dataclasses
+import dis
 import functools
 import hashlib
-from collections.abc import Callable, Iterator
+from collections import deque
+from collections.abc import Iterator
+from contextlib import suppress
 from enum import Enum
-from pathlib import Path
-from types import CodeType, FunctionType, MethodType, ModuleType
+from inspect import getattr_static
+from numbers import Number
+from types import CodeType, FunctionType, MethodType, ModuleType, SimpleNamespace
 from typing import Any
 
 import numpy as np
 
-from fedtwin.usercode.loading import own_name
-from fedtwin.usercode.reaching import is_users
+from fedtwin.usercode.loading import module_beside, own_name
+from fedtwin.usercode.reaching import is_users, is_users_file
 
-PLAIN = (type(None), bool, int, complex, str, bytes, type(Ellipsis))
-NOT_OF_A_CLASS = {"__module__", "__dict__", "__weakref__", "__doc__", "__firstlineno__", "__static_attributes__"}
+PLAIN = (type(None), bool, complex, str, bytes, type(Ellipsis), range)
+NOT_OF_A_CLASS = {"__module__", "__dict__", "__weakref__", "__doc__", "__firstlineno__", "__static_attributes__", "__slots__"}
 
 
 class ValueDigest:
@@ -40,6 +44,8 @@ class ValueDigest:
     def add(self, value: Any) -> None:
         if type(value) in PLAIN:
             self._say("plain", type(value).__name__, repr(value))
+        elif type(value) is int:
+            self._say("whole", hex(value))
         elif type(value) is float:
             self._say("real", value.hex())
         elif id(value) in self._seen:
@@ -47,53 +53,74 @@ class ValueDigest:
         else:
             self._seen[id(value)] = len(self._seen)
             self._kept.append(value)
+            self._say("value", _name_of_type(value))
             self._add_composed(value)
+            if not isinstance(value, type) and is_users(str(type(value).__module__)):
+                self._add_state(value)
 
     def _add_composed(self, value: Any) -> None:
-        self._say("value", _name_of_type(value))
-        if isinstance(value, np.generic):
-            self._say(str(value.dtype), value.tobytes().hex())
-        elif isinstance(value, np.ndarray):
-            self._add_array(value)
-        elif isinstance(value, Enum):
-            self._say(value.name)
-            self.add(value.value)
-        elif isinstance(value, tuple | list):
-            self._all(value)
-        elif isinstance(value, dict):
-            self._all(part for item in value.items() for part in item)
-        elif isinstance(value, set | frozenset):
-            self._say(*sorted(_alone(part) for part in value))
-        elif isinstance(value, FunctionType):
-            self._add_function(value)
-        elif isinstance(value, MethodType):
-            self._all((value.__func__, value.__self__))
-        elif isinstance(value, staticmethod | classmethod):
-            self.add(value.__func__)
-        elif isinstance(value, property):
-            self._all((value.fget, value.fset, value.fdel))
-        elif isinstance(value, type):
-            self._add_class(value)
-        elif isinstance(value, ModuleType):
-            self._say(own_name(value.__name__))
-        elif isinstance(value, functools.partial):
-            self._all((value.func, value.args, value.keywords))
-        elif isinstance(value, CodeType):
-            self._add_code(value)
-        elif isinstance(value, Callable) and hasattr(value, "__wrapped__"):  # type: ignore[arg-type]
-            self.add(value.__wrapped__)
-        elif isinstance(value, float | int | str | bytes | complex):
-            self._say(repr(value))
-        elif hasattr(value, "detach") and hasattr(value, "numpy"):
-            self._add_tensor(value)
-        elif hasattr(value, "py_func"):
-            self.add(value.py_func)
-        elif dataclasses.is_dataclass(value):
-            self._all(getattr(value, field.name) for field in dataclasses.fields(value))
-        elif is_users(type(value).__module__):
-            self._all(part for item in getattr(value, "__dict__", {}).items() for part in item)
-        elif hasattr(value, "__qualname__"):
-            self._say(str(getattr(value, "__module__", "")), value.__qualname__)
+        library = str(type(value).__module__).partition(".")[0]
+        match value:
+            case FunctionType():
+                self._add_function(value)
+            case type():
+                self._add_class(value)
+            case ModuleType():
+                self._say(own_name(value.__name__))
+            case MethodType():
+                self._all((value.__func__, value.__self__))
+            case staticmethod() | classmethod():
+                self.add(value.__func__)
+            case property():
+                self._all((value.fget, value.fset, value.fdel))
+            case functools.cached_property():
+                self.add(value.func)
+            case functools.partial():
+                self._all((value.func, value.args, value.keywords))
+            case Enum():
+                self._say(value.name)
+                self.add(value.value)
+            case np.generic():
+                self._say(str(value.dtype), value.tobytes().hex())
+            case np.ndarray():
+                self._add_array(value)
+            case tuple() | list() | deque():
+                self._all(value)
+            case dict():
+                self._all(part for item in value.items() for part in item)
+            case set() | frozenset():
+                self._say(*sorted(_alone(part) for part in value))
+            case bytearray():
+                self._say(bytes(value).hex())
+            case SimpleNamespace():
+                self.add(vars(value))
+            case int() | float() | str() | bytes() | Number():
+                self._say(_text(value))
+            case CodeType():
+                self._add_code(value)
+            case _ if library == "torch":
+                self._add_torch(value)
+            case _ if library == "numba":
+                self.add(getattr_static(value, "py_func", None))
+            case _ if getattr_static(value, "__wrapped__", None) is not None:
+                self.add(getattr_static(value, "__wrapped__"))
+            case _ if dataclasses.is_dataclass(value):
+                self._all(getattr(value, field.name, None) for field in dataclasses.fields(value))
+            case _ if callable(value) and isinstance(getattr_static(value, "__qualname__", None), str):
+                self._say(_text(getattr_static(value, "__qualname__")))
+
+    def _add_state(self, value: Any) -> None:
+        """An object of a class of the user's: the class, and what the object holds."""
+        self.add(type(value))
+        with suppress(AttributeError):
+            self.add(dict(object.__getattribute__(value, "__dict__")))
+        for cls in type(value).__mro__:
+            slots = cls.__dict__.get("__slots__", ())
+            for name in (slots,) if isinstance(slots, str) else slots:
+                try:
+                    self.add((name, cls.__dict__[name].__get__(value)))
+                except (AttributeError, KeyError):
+                    self._say(str(name), "empty")
 
     def _add_array(self, value: Any) -> None:
         self._say(str(value.dtype), str(value.shape))
@@ -102,43 +129,61 @@ class ValueDigest:
         else:
             self._hash.update(np.ascontiguousarray(value).tobytes())
 
-    def _add_tensor(self, value: Any) -> None:
-        self._say(str(value.dtype), str(tuple(value.shape)))
-        try:
-            self.add(value.detach().cpu().numpy())
-        except (TypeError, RuntimeError):
-            self.add(value.detach().cpu().to(dtype=None).tolist())
+    def _add_torch(self, value: Any) -> None:
+        import torch
+
+        if isinstance(value, torch.Tensor):
+            self._say(str(value.dtype), str(tuple(value.shape)))
+            self.add(value.detach().cpu().to_dense().flatten().tolist())
+        elif isinstance(value, torch.nn.Module):
+            self._say(repr(value))
+            self.add(dict(value.state_dict()))
+        elif isinstance(value, torch.dtype | torch.device | torch.Size):
+            self._say(repr(value))
 
     def _add_function(self, function: FunctionType) -> None:
-        module = function.__module__ or ""
-        self._say(own_name(module), function.__qualname__)
-        if not is_users(module):
+        self._say(own_name(str(function.__module__)), function.__qualname__)
+        file = function.__code__.co_filename
+        if not is_users_file(file):
             return
-        self.modules[module] = None
+        self.modules[str(function.__module__)] = None
         self.functions.append(function)
         self._add_code(function.__code__)
-        if not Path(function.__code__.co_filename).is_file():
+        if file.startswith("<"):
             self._say(function.__code__.co_code.hex())
-        self._all((function.__defaults__, function.__kwdefaults__))
+        self._all((function.__defaults__, function.__kwdefaults__, dict(function.__dict__)))
         for cell in function.__closure__ or ():
             try:
                 self.add(cell.cell_contents)
             except ValueError:
                 self._say("empty")
-        names = dict.fromkeys(_names_in(function.__code__))
+        names, inside = dict.fromkeys(_names_in(function.__code__)), _imported_inside(function)
         for name in names:
-            if name in function.__globals__:
-                value = function.__globals__[name]
+            value = function.__globals__.get(name, inside.get(name))
+            if value is not None:
                 self._say(name)
                 self.add(value)
-                if isinstance(value, ModuleType) and is_users(value.__name__):
-                    self._all(getattr(value, one) for one in names if hasattr(value, one))
+            if isinstance(value, ModuleType):
+                self._add_attributes(value, names, set())
+
+    def _add_attributes(self, module: ModuleType, names: dict[str, None], known: set[str]) -> None:
+        """Of a module of the user's all that a function may mean by ``module.name``, also ``module.other.name``."""
+        if not is_users(module.__name__) or module.__name__ in known:
+            return
+        known.add(module.__name__)
+        for name in names:
+            value = vars(module).get(name)
+            if value is not None:
+                self._say(name)
+                self.add(value)
+            if isinstance(value, ModuleType):
+                self._add_attributes(value, names, known)
 
     def _add_class(self, cls: type) -> None:
-        self._say(own_name(cls.__module__), cls.__qualname__)
-        if is_users(cls.__module__):
-            self.modules[cls.__module__] = None
-            self._all(cls.__bases__)
+        self._say(own_name(str(cls.__module__)), cls.__qualname__)
+        if is_users(str(cls.__module__)):
+            self.modules[str(cls.__module__)] = None
+            self._all((type(cls), *cls.__bases__))
             for name, value in sorted(vars(cls).items()):
                 if name not in NOT_OF_A_CLASS and not name.startswith("_abc_"):
                     self._say(name)
@@ -167,8 +212,32 @@ def _alone(value: Any) -> str:
     return digest.hexdigest()
 
 
+def _text(value: Any) -> str:
+    return hex(value) if isinstance(value, int) else repr(value)
+
+
 def _name_of_type(value: Any) -> str:
-    return f"{own_name(type(value).__module__)}.{type(value).__qualname__}"
+    return f"{own_name(str(type(value).__module__))}.{type(value).__qualname__}"
+
+
+def _imported_inside(function: FunctionType) -> dict[str, ModuleType]:
+    """Modules of the user's that a function imports when it is called, loaded now: their values count from the start."""
+    found = {}
+    for name in _imports_in(function.__code__):
+        with suppress(Exception):
+            module = module_beside(str(function.__module__), name)
+            if is_users(module.__name__):
+                found[name.partition(".")[0]] = module
+    return found
+
+
+def _imports_in(code: CodeType) -> Iterator[str]:
+    for step in dis.get_instructions(code):
+        if step.opname == "IMPORT_NAME":
+            yield step.argval
+    for constant in code.co_consts:
+        if isinstance(constant, CodeType):
+            yield from _imports_in(constant)
 
 
 def _names_in(code: CodeType) -> Iterator[str]:

@@ -1,0 +1,159 @@
+"""Ways in which two codes could pass for one, or one code for none: each was found by somebody who looked for them."""
+
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from fedtwin.compiling import is_ours, why_not
+from fedtwin.config import Config, config_hash, load_config
+from fedtwin.errors import FedtwinError
+from fedtwin.policies import policy_of
+from fedtwin.sim import simulate
+from fedtwin.sim.fast import steps
+
+HEAD = "import os\nfrom fedtwin.policies import Policy\nVALUE = float(os.environ['A_VALUE'])\n"
+SEEN = {
+    "class attribute": "class C:\n    w = VALUE\n    def __call__(self, view, knobs):\n        return self.w\nscore = C()\n",
+    "global in __call__": "class C:\n    def __call__(self, view, knobs):\n        return VALUE\nscore = C()\n",
+    "method": "class C:\n    w = VALUE\n    def go(self, view, knobs):\n        return self.w\nscore = C().go\n",
+    "slots": "class C:\n    __slots__ = ('w',)\n    def __init__(self):\n        self.w = VALUE\n"
+    "    def __call__(self, view, knobs):\n        return self.w\nscore = C()\n",
+    "function attribute": "def score(view, knobs):\n    return score.w\nscore.w = VALUE\n",
+    "list subclass": "class L(list):\n    pass\nHELD = L()\nHELD.w = VALUE\ndef score(view, knobs):\n    return HELD.w\n",
+    "exec": "exec('def made(view, knobs):\\n    return VALUE\\n')\ndef score(view, knobs):\n    return made(view, knobs)\n",
+    "fraction": "from fractions import Fraction\nF = Fraction(VALUE)\ndef score(view, knobs):\n    return float(F)\n",
+    "namespace": "from types import SimpleNamespace\nS = SimpleNamespace(w=VALUE)\ndef score(view, knobs):\n    return S.w\n",
+    "bytearray": "B = bytearray(str(VALUE), 'ascii')\ndef score(view, knobs):\n    return float(B)\n",
+    "submodule": "import lib.inner\ndef score(view, knobs):\n    return lib.inner.W\n",
+    "import inside": "import lib.inner\ndef score(view, knobs):\n    import helper\n    return helper.W\n",
+    "closure": "def make(w):\n    def score(view, knobs):\n        return w\n    return score\nscore = make(VALUE)\n",
+    "borrowed name": "import functools\nfrom fedtwin.policies.cu_ucb import score as base\n"
+    "@functools.wraps(base)\ndef score(view, knobs):\n    return VALUE * view.queue ** 3\n",
+}
+
+
+def configured(folder: Path, text: str, **more: str) -> Config:
+    (folder / "mine.py").write_text(f"{HEAD}{text}POLICY = Policy(score, power='max')\n")
+    for name, other in more.items():
+        (folder / f"{name}.py").write_text(other)
+    (folder / "mine.toml").write_text("[policy]\nname = 'mine:POLICY'\n[run]\nrounds = 40\n")
+    return load_config(folder / "mine.toml")
+
+
+def helpers(folder: Path) -> None:
+    value = "import os\nW = float(os.environ['A_VALUE'])\n"
+    (folder / "lib").mkdir(exist_ok=True)
+    (folder / "lib" / "inner.py").write_text(value)
+    (folder / "helper.py").write_text(value)
+
+
+@pytest.mark.parametrize("text", SEEN.values(), ids=SEEN.keys())
+def test_values_from_outside_are_seen_wherever_they_are_held(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, text: str
+) -> None:
+    found: list[str] = []
+    for value in ("1", "2", "1"):
+        folder = tmp_path / f"at{len(found)}"
+        folder.mkdir()
+        helpers(folder)
+        monkeypatch.setenv("A_VALUE", value)
+        config = configured(folder, text)
+        if "import helper" in text:
+            simulate(config, records=False)
+        found.append(config_hash(config))
+    assert found[0] != found[1] and found[0] == found[2]
+
+
+def test_a_function_with_a_borrowed_name_is_not_ours(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("A_VALUE", "1")
+    score: Any = policy_of(configured(tmp_path, SEEN["borrowed name"])).score
+    assert score.__module__ == "fedtwin.policies.cu_ucb" and not is_ours(score)
+    assert "**" in str(why_not(score, steps.score_of_policy))
+
+
+def test_a_folder_of_modules_is_the_tomls_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also where another one of that name lies on Python's path."""
+    monkeypatch.setenv("A_VALUE", "1")
+    for name, sign in (("here", "-"), ("elsewhere", "+")):
+        (tmp_path / name / "parts").mkdir(parents=True)
+        (tmp_path / name / "parts" / "rates.py").write_text(f"def rate(view):\n    return {sign}view.queue\n")
+    monkeypatch.syspath_prepend(tmp_path / "elsewhere")
+    config = configured(tmp_path / "here", "from parts import rates\ndef score(view, knobs):\n    return rates.rate(view)\n")
+    assert policy_of(config).score.__globals__["rates"].__file__ == str(tmp_path / "here" / "parts" / "rates.py")
+    first = config_hash(config)
+    simulate(config, out=tmp_path / "run")
+    (tmp_path / "here" / "parts" / "rates.py").write_text("def rate(view):\n    return 0.0\n")
+    assert config_hash(load_config(tmp_path / "run" / "config.toml")) == first
+    assert config_hash(load_config(tmp_path / "here" / "mine.toml")) != first
+
+
+def test_two_modules_of_one_name_both_count(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("A_VALUE", "1")
+    (tmp_path / "path").mkdir()
+    (tmp_path / "path" / "a_toolbox.py").write_text("import a_twin\ndef tool(x):\n    return a_twin.sign(x)\n")
+    monkeypatch.syspath_prepend(tmp_path / "path")
+    text = "import a_toolbox, a_twin\ndef score(view, knobs):\n    return a_toolbox.tool(view.queue) * a_twin.ONE\n"
+    found = []
+    for sign in "-+":
+        (tmp_path / "path" / "a_twin.py").write_text(f"def sign(x):\n    return {sign}x\n")
+        for name in ("a_toolbox", "a_twin"):
+            sys.modules.pop(name, None)
+        found.append(config_hash(configured(tmp_path, text, a_twin="ONE = 1.0\n")))
+    assert found[0] != found[1]
+
+
+STATEFUL = {
+    "dictionary": "SEEN = {}\ndef score(view, knobs):\n    SEEN[view.device] = view.round\n    return -view.queue\n",
+    "global": "N = 0\ndef score(view, knobs):\n    global N\n    N += 1\n    return -view.queue\n",
+    "object": "class C:\n    n = 0\n    def __call__(self, view, knobs):\n        self.n += 1\n        return 1\nscore = C()\n",
+}
+
+
+@pytest.mark.parametrize("text", STATEFUL.values(), ids=STATEFUL.keys())
+def test_a_policy_that_keeps_a_state_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, text: str) -> None:
+    monkeypatch.setenv("A_VALUE", "1")
+    with pytest.raises(FedtwinError, match=r"'mine:POLICY' changes something of its own while it runs"):
+        simulate(configured(tmp_path, text))
+
+
+@pytest.mark.parametrize("chance", ["random.random()", "time.perf_counter()", "next(COUNT)"])
+def test_a_policy_of_chance_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, chance: str) -> None:
+    monkeypatch.setenv("A_VALUE", "1")
+    text = f"import itertools, random, time\nCOUNT = itertools.count()\ndef score(view, knobs):\n    return {chance}\n"
+    with pytest.raises(FedtwinError, match=r"'mine:POLICY' gives device \d+ two scores in round 1"):
+        simulate(configured(tmp_path, text))
+
+
+@pytest.mark.parametrize("encoding", ["utf-8-sig", "latin-1"])
+def test_sources_in_other_encodings_are_themselves(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, encoding: str) -> None:
+    monkeypatch.setenv("A_VALUE", "1")
+    configured(tmp_path, "")
+    text = f"# -*- coding: {encoding} -*-\n{HEAD}NAME = 'Ünïcode'\ndef score(view, knobs):\n    return view.queue\n"
+    (tmp_path / "mine.py").write_bytes(f"{text}POLICY = Policy(score, power='max')\n".encode(encoding))
+    config = load_config(tmp_path / "mine.toml")
+    assert config_hash(config) and why_not(policy_of(config).score, steps.score_of_policy) is None
+
+
+ODD = {
+    "huge int": "N = 10**5000\ndef score(view, knobs):\n    return float(N > 1)\n",
+    "mock": "from unittest.mock import MagicMock\nM = MagicMock()\ndef score(view, knobs):\n    return float(M is not None)\n",
+    "evil attributes": "class E:\n    def __getattr__(self, name):\n        raise RuntimeError(name)\nE = E()\n"
+    "def score(view, knobs):\n    return float(E is not None)\n",
+    "module is no name": "def score(view, knobs):\n    return view.queue\nscore.__module__ = 3\n",
+    "long sum": f"def score(view, knobs):\n    return view.queue{' + 1.0' * 700}\n",
+}
+
+
+@pytest.mark.parametrize("text", ODD.values(), ids=ODD.keys())
+def test_odd_code_runs_or_is_refused_in_a_sentence(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, text: str) -> None:
+    monkeypatch.setenv("A_VALUE", "1")
+    assert simulate(configured(tmp_path, text), records=False).summary.rounds == 40
+
+
+def test_values_nested_too_deeply_are_a_sentence(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("A_VALUE", "1")
+    text = "DEEP = []\nfor _ in range(50_000):\n    DEEP = [DEEP]\ndef score(view, knobs):\n    return float(len(DEEP))\n"
+    with pytest.raises(FedtwinError, match="nested too deeply"):
+        simulate(configured(tmp_path, text))

@@ -1,5 +1,6 @@
 """Finished files that were changed since are not believed."""
 
+import json
 import subprocess
 from pathlib import Path
 
@@ -91,3 +92,20 @@ def test_files_are_replaced_together_or_not_at_all(tmp_path: Path) -> None:
         write_checked(tmp_path, {"a": b"new", "b": b"new"})
     (tmp_path / ".b").rmdir()
     assert {path.name: path.read_bytes() for path in tmp_path.iterdir()} == before
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [("total_queue", None), ("scheme", 3), ("mean_cost", "x"), ("rounds", None), ("declines", "a"), ("seed", "0")],
+)
+def test_a_summary_of_an_old_folder_that_is_damaged_is_a_sentence(tmp_path: Path, name: str, value: object) -> None:
+    """It has no checksums to tell by."""
+    simulate(load_config(overrides={"run.rounds": 20}), out=tmp_path / "run")
+    (tmp_path / "run" / "SHA256SUMS").unlink()
+    path = tmp_path / "run" / "summary.json"
+    summary = json.loads(path.read_text())
+    with pytest.warns(FedtwinWarning, match="has no SHA256SUMS"):
+        assert read_summary(tmp_path / "run") == summary
+    path.write_text(json.dumps({**summary, name: value}))
+    with pytest.warns(FedtwinWarning, match="has no SHA256SUMS"), pytest.raises(FedtwinError, match="cannot be read"):
+        read_summary(tmp_path / "run")

@@ -10,7 +10,7 @@ import time
 from collections.abc import Callable, Mapping
 from functools import wraps
 from pathlib import Path
-from typing import Any, Concatenate, ParamSpec
+from typing import Any, Concatenate, ParamSpec, get_type_hints
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -21,6 +21,7 @@ from fedtwin.errors import FedtwinError
 from fedtwin.records.checksums import require_as_written, write_checked
 from fedtwin.records.lock import Lock
 from fedtwin.records.schema import EVALUATIONS, REFUSALS, Row, rounds_schema, to_table
+from fedtwin.records.summary import Summary
 from fedtwin.records.writing import reason_of, telling_of_failed_writes
 from fedtwin.usercode import keep_sources
 
@@ -39,6 +40,7 @@ BESIDE_A_SUMMARY = (
     *(CONFIG_NAME, FLEET_NAME, DEVICES_NAME, START_NAME, ROUNDS_NAME, EVALUATIONS_NAME, REFUSALS_NAME),
     *("model.safetensors", "tasks.parquet"),
 )
+OF_TRAINING = ("test_loss", "test_accuracy", "refusals")
 UNFINISHED_NAME, LOCK_NAME, OLD_PARTS, WHOLE = "unfinished.json", ".lock", ".rounds.parts", ".rounds.parquet"
 ROWS_PER_PART = 10_000
 REPETITIVE = ["arrived", "device", "samples", "staleness", "decline_reason"]
@@ -283,14 +285,21 @@ def read_rounds(path: Path) -> pa.Table:
         raise FedtwinError(f"{str(path / ROUNDS_NAME)!r} cannot be read: {str(error).splitlines()[0].rstrip('.')}.") from None
 
 
+def _is_summary(found: Any) -> bool:
+    """All that a summary must have, of the right types; a mean may be missing where there was nothing to take it of."""
+    hints = {name: kind for name, kind in get_type_hints(Summary).items() if name not in OF_TRAINING}
+    right = all(isinstance(found[name], kind if kind is not float else int | float) for name, kind in hints.items())
+    return right and isinstance(found["scheme"], str) and isinstance(found["seed"], int)
+
+
 def read_summary(path: Path) -> dict[str, Any]:
     """The summary of a finished run folder, or one sentence about why there is none that can be believed."""
     if (path / SUMMARY_NAME).is_file():
         require_as_written(path, SUMMARY_NAME, CONFIG_NAME)
     try:
         summary: dict[str, Any] = json.loads((path / SUMMARY_NAME).read_text(encoding="utf-8"))
-        if not isinstance(summary, dict) or "mean_cost" not in summary:
+        if not _is_summary(summary):
             raise ValueError
-    except (OSError, ValueError):
+    except (OSError, ValueError, LookupError, RecursionError, AttributeError):
         raise FedtwinError(f"{str(path)!r} is not the folder of a finished run: {SUMMARY_NAME} cannot be read.") from None
     return summary

@@ -157,6 +157,12 @@ def test_a_run_folder_keeps_the_code_and_can_be_moved_run_again_and_read_without
     summary = json.loads((moved / "summary.json").read_text())
     assert json.loads(again.stdout) == summary and len(summary["policy_code"]) == 64
     assert "code/constants.py" in (moved / "SHA256SUMS").read_text()
+    (moved / "code" / "constants.py").write_text("FACTOR = 2.0\n")
+    touched = fedtwin("run", str(moved / "config.toml"), "--json", cwd=tmp_path)
+    assert (
+        "code/constants.py changed since" in touched.stderr
+        and json.loads(touched.stdout)["policy_code"] != summary["policy_code"]
+    )
     for path in (moved / "code").rglob("*.py"):
         path.write_text("raise SystemExit('the code of a folder was run')\n")
     other = fedtwin("run", "--policy", "fairness", "--rounds", "30", "--out", "other", cwd=tmp_path)

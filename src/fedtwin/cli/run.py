@@ -1,5 +1,7 @@
 """``fedtwin run``: simulate one configuration."""
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -53,6 +55,7 @@ def run(
     as_json: JsonOption = False,
 ) -> None:
     """Simulate one run; with --out keep its records, with --trace all that every decision rests on."""
+    from fedtwin.records.checksums import warn_if_changed
     from fedtwin.records.folder import read_unfinished
     from fedtwin.sim import resume, run_summary, simulate
 
@@ -60,19 +63,32 @@ def run(
         if trace or any(option is not None for option in (config_file, policy, rounds, seed, out, assignments)):
             raise FedtwinError("--resume DIR stands alone: the run goes on with the settings in its folder.")
         config, out = read_unfinished(resume_folder)[0], resume_folder
-        with progress_bar("rounds", config.run.rounds) as progress:
+        with _resumable(out), progress_bar("rounds", config.run.rounds) as progress:
             result = resume(resume_folder, progress=progress, checkpoint_every_s=checkpoint_every_s)
     else:
         config = configuration(config_file, assignments, policy=policy, rounds=rounds, seed=seed)
         if trace and out is None:
             raise FedtwinError("--trace needs --out DIR: the trace is a part of the records.")
-        with progress_bar("rounds", config.run.rounds) as progress:
+        if config_file is not None:
+            warn_if_changed(config_file.parent)
+        with _resumable(out), progress_bar("rounds", config.run.rounds) as progress:
             result = simulate(
                 config, out=out, trace=trace, records=False, progress=progress, checkpoint_every_s=checkpoint_every_s
             )
     _show(run_summary(config, result.summary, result.identity), config, out, as_json=as_json)
     if result.summary.rounds == 0:
         raise typer.Exit(NOBODY_SELECTED)
+
+
+@contextmanager
+def _resumable(out: Path | None) -> Iterator[None]:
+    """Says, when a run with a folder is interrupted, how it goes on."""
+    try:
+        yield
+    except KeyboardInterrupt:
+        if out is not None:
+            typer.echo(f"The run goes on with: fedtwin run --resume {out}", err=True)
+        raise
 
 
 def _show(summary: dict[str, Any], config: Config, out: Path | None, *, as_json: bool) -> None:

@@ -62,3 +62,17 @@ def require_as_written(folder: Path, *names: str) -> None:
 def _digest_of(path: Path) -> str:
     with path.open("rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def warn_if_changed(folder: Path) -> None:
+    """The settings or the code of a finished run that is run again are not what they were: legal, and worth a sentence."""
+    try:
+        lines = [line.split("  ", 1) for line in (folder / SUMS_NAME).read_text(encoding="utf-8").splitlines()]
+    except (OSError, ValueError):
+        return
+    named = {line[1]: line[0] for line in lines if len(line) == 2}
+    asked = [name for name in named if name in ("config.toml", "sweep.toml") or name.startswith("code/")]
+    changed = [name for name in asked if not (folder / name).is_file() or _digest_of(folder / name) != named[name]]
+    if changed:
+        sentence = f"{str(folder)!r} is not as it was written: {', '.join(changed)} changed since, so this is another run."
+        warnings.warn(sentence, FedtwinWarning, stacklevel=2)

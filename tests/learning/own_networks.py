@@ -230,3 +230,51 @@ def _fail(net: Changes) -> None:
 widens, grows, parts = (_changing(c, torch.zeros(shape)) for c, shape in ((_widen, 3), (_grow, 3), (_part, (1, 1))))
 appears, vanishes = _changing(_appear, None), _changing(_vanish, torch.zeros(3))
 replaces, remembers, fails = (_changing(change, None) for change in (_replace, _remember, _fail))
+
+
+class Shares(nn.Module):
+    """A square matrix that ``share`` puts somewhere a second time."""
+
+    def __init__(self, classes: int, share: Callable[["Shares"], None]) -> None:
+        super().__init__()
+        self.first, self.second = (nn.Linear(PIXELS, PIXELS, bias=False) for _ in range(2))
+        self.last = nn.Linear(PIXELS, classes)
+        self.aside: object = None
+        share(self)
+
+    def forward(self, x: Tensor) -> Tensor:
+        self.seen = self.first.weight[:3]
+        return torch.as_tensor(self.last(self.second(self.first(x.flatten(1)).tanh())))
+
+
+def _sharing(share: Callable[[Shares], None]) -> Callable[[Shape, int], nn.Module]:
+    return lambda _, classes: Shares(classes, share)
+
+
+def _by_data(net: Shares) -> None:
+    net.second.weight.data = net.first.weight.data
+
+
+def _by_transpose(net: Shares) -> None:
+    net.second.weight = nn.Parameter(net.first.weight.data.t())
+
+
+def _by_buffer(net: Shares) -> None:
+    net.register_buffer("begun", net.first.weight.data)
+
+
+def _by_attribute(net: Shares) -> None:
+    net.aside = net.first.weight.detach()
+
+
+def _by_list(net: Shares) -> None:
+    net.aside = [net.first.weight.t()]
+
+
+def _by_halves(net: Shares) -> None:
+    both = torch.randn(PIXELS, 2 * PIXELS) / PIXELS
+    net.first.weight, net.second.weight = (nn.Parameter(half) for half in both.chunk(2, 1))
+
+
+shares_data, shares_transposed, shares_buffer = map(_sharing, (_by_data, _by_transpose, _by_buffer))
+shares_attribute, shares_list, halves = map(_sharing, (_by_attribute, _by_list, _by_halves))

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 
+import numpy as np
 import torch
 from torch import Tensor, nn
 
@@ -278,3 +279,29 @@ def _by_halves(net: Shares) -> None:
 
 shares_data, shares_transposed, shares_buffer = map(_sharing, (_by_data, _by_transpose, _by_buffer))
 shares_attribute, shares_list, halves = map(_sharing, (_by_attribute, _by_list, _by_halves))
+
+
+class Permutes(nn.Module):
+    """Pixels in an order of its own."""
+
+    def __init__(self, classes: int, order: list[int]) -> None:
+        super().__init__()
+        self.last, self.order = nn.Linear(PIXELS, classes), order
+
+    def forward(self, x: Tensor) -> Tensor:
+        return torch.as_tensor(self.last(x.flatten(1)[:, self.order]))
+
+
+CHANCE_AT_IMPORT = np.random.permutation(PIXELS).tolist()
+
+
+def chance_of_numpy(shape: Shape, classes: int) -> nn.Module:  # noqa: ARG001
+    return Permutes(classes, np.random.permutation(PIXELS).tolist())
+
+
+def chance_at_import(shape: Shape, classes: int) -> nn.Module:  # noqa: ARG001
+    return Permutes(classes, CHANCE_AT_IMPORT)
+
+
+def order_of_a_set(shape: Shape, classes: int) -> nn.Module:  # noqa: ARG001
+    return Permutes(classes, [int(pixel) for pixel in {str(i) for i in range(PIXELS)}])

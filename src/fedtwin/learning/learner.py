@@ -14,6 +14,7 @@ import numpy as np
 from fedtwin.config import Config, LearningConfig
 from fedtwin.errors import FedtwinError, FedtwinWarning, UnfitCheckpointError
 from fedtwin.learning.aggregate import Refusal, make_aggregator, newest_counters, refusal
+from fedtwin.learning.elsewhere import require_the_same_elsewhere
 from fedtwin.learning.evaluation import Evaluation
 from fedtwin.learning.executors import Executor, make_executor, make_workload
 from fedtwin.learning.layout import Weights
@@ -69,6 +70,7 @@ class Learner:
         self._shares = deal(data.y_train, config.run.seed, len(samples), config.learning.owned_samples, gamma)
         workload = make_workload(config, data.image_shape, data.classes)
         workload.check(samples)
+        require_the_same_elsewhere(workload)
         for sentence in notices(config.learning, data, self._shares):
             warnings.warn(sentence, FedtwinWarning, stacklevel=2)
         self.layout, initial = workload.initial()

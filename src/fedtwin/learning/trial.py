@@ -1,5 +1,6 @@
 """A network tried out before the first round: what cannot be trained, or would give other numbers elsewhere, is told there."""
 
+import hashlib
 from collections.abc import Sequence
 
 import numpy as np
@@ -14,8 +15,8 @@ IMAGES = 4
 RATE = 1e-3
 
 
-def try_out(model: nn.Module, learning: LearningConfig, shape: tuple[int, int, int], classes: int) -> None:
-    """Trains and evaluates a user's own network twice from the same start, on a few random images.
+def try_out(model: nn.Module, learning: LearningConfig, shape: tuple[int, int, int], classes: int) -> str:
+    """Trains and evaluates a user's own network twice from the same start, on a few random images. Gives a digest of the bits.
 
     All of its state must be in parameters and buffers: anything else is lost on the way to another process, device or day.
     """
@@ -41,6 +42,7 @@ def try_out(model: nn.Module, learning: LearningConfig, shape: tuple[int, int, i
             f"{setting} gives other numbers when it is trained again from the same start: all its state must be in parameters "
             "and buffers (register_buffer), and all its chance from torch's generator."
         )
+    return hashlib.sha256(b"".join([*(part.tobytes() for part in start), *outcomes[0]])).hexdigest()
 
 
 def require_training_on_one(

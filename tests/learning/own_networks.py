@@ -305,3 +305,67 @@ def chance_at_import(shape: Shape, classes: int) -> nn.Module:  # noqa: ARG001
 
 def order_of_a_set(shape: Shape, classes: int) -> nn.Module:  # noqa: ARG001
     return Permutes(classes, [int(pixel) for pixel in {str(i) for i in range(PIXELS)}])
+
+
+class Squeezes(nn.Module):
+    """Drops every axis of length one, that of a batch of one too."""
+
+    def __init__(self, classes: int) -> None:
+        super().__init__()
+        self.last = nn.Linear(PIXELS, classes)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return torch.as_tensor(self.last(x.flatten(1).squeeze()))
+
+
+class RootOfVariance(nn.Module):
+    """The deviation of one sample is 0, and its gradient NaN."""
+
+    def __init__(self, classes: int) -> None:
+        super().__init__()
+        self.first, self.last = nn.Linear(PIXELS, HIDDEN), nn.Linear(HIDDEN, classes)
+
+    def forward(self, x: Tensor) -> Tensor:
+        y = self.first(x.flatten(1))
+        return torch.as_tensor(self.last(y / (y.var(0, unbiased=False).sqrt() + 1.0) if self.training else y))
+
+
+class FailsLate(nn.Module):
+    """Forgets how after some steps; no trial is as long."""
+
+    def __init__(self, classes: int) -> None:
+        super().__init__()
+        self.last = nn.Linear(PIXELS, classes)
+        self.steps: Tensor
+        self.register_buffer("steps", torch.zeros((), dtype=torch.int64))
+
+    def forward(self, x: Tensor) -> Tensor:
+        if self.training:
+            self.steps += 1
+        if self.steps > 6:
+            raise KeyError("seventh")
+        return torch.as_tensor(self.last(x.flatten(1)))
+
+
+class FailsAtOnce(nn.Module):
+    """An assertion, as users write them."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        assert x.shape[1] == 7, "seven channels"
+        return x
+
+
+def squeezes(shape: Shape, classes: int) -> nn.Module:  # noqa: ARG001
+    return Squeezes(classes)
+
+
+def root_of_variance(shape: Shape, classes: int) -> nn.Module:  # noqa: ARG001
+    return RootOfVariance(classes)
+
+
+def fails_late(shape: Shape, classes: int) -> nn.Module:  # noqa: ARG001
+    return FailsLate(classes)
+
+
+def fails_at_once(shape: Shape, classes: int) -> nn.Module:  # noqa: ARG001
+    return FailsAtOnce()

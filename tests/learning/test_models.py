@@ -81,3 +81,8 @@ def test_tensors_in_each_others_memory_are_refused_by_name(name: str, words: str
 
 def test_tensors_side_by_side_in_one_memory_are_two() -> None:
     assert build_model(f"{NETS}:halves", (1, 8, 8), 10, 0)
+
+
+def test_any_error_of_a_forward_pass_is_a_sentence() -> None:
+    with pytest.raises(FedtwinError, match=r"at_once' does not take .* AssertionError: seven channels \(.*own_networks.py"):
+        build_model(f"{NETS}:fails_at_once", (1, 8, 8), 10, 0)

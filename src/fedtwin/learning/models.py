@@ -123,7 +123,7 @@ def _outputs(name: str, model: nn.Module, shape: ImageShape) -> object:
     try:
         with torch.no_grad():
             return model(torch.zeros(2, *shape))
-    except (RuntimeError, ValueError, TypeError, IndexError) as error:
+    except Exception as error:
         raise FedtwinError(_does_not_take(name, shape, error)) from None
     finally:
         model.train(was_training)
@@ -143,5 +143,6 @@ def _shared_attribute(name: str, model: nn.Module, shape: ImageShape) -> str | N
 
 
 def _does_not_take(name: str, shape: ImageShape, error: Exception) -> str:
-    sentence = str(error).splitlines()[0].rstrip(".") if str(error) else type(error).__name__
+    plain = isinstance(error, RuntimeError | ValueError | TypeError | IndexError) and str(error)
+    sentence = str(error).splitlines()[0].rstrip(".") if plain else sentence_of_error(error)
     return f"learning.model = {name!r} does not take images of shape {shape}: {sentence}."

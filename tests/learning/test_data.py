@@ -3,6 +3,7 @@
 import gzip
 import hashlib
 import threading
+import zipfile
 from collections.abc import Iterator
 from functools import partial
 from http import HTTPStatus
@@ -191,6 +192,43 @@ def test_a_users_own_arrays(tmp_path: Path) -> None:
     (tmp_path / "text.npz").write_text("no")
     with pytest.raises(FedtwinError, match=r"not a \.npz of plain arrays"):
         load_dataset(str(tmp_path / "text.npz"))
+
+
+def _header(shape: str) -> bytes:
+    words = f"{{'descr': '<f8', 'fortran_order': False, 'shape': {shape}, }}".ljust(117) + "\n"
+    return b"\x93NUMPY\x01\x00" + len(words).to_bytes(2, "little") + words.encode()
+
+
+def _patched(path: Path, local_at: int, central_at: int, value: int) -> None:
+    """Two bytes of the first member's header, where it lies and in the directory at the end."""
+    raw = bytearray(path.read_bytes())
+    for begin in (raw.index(b"PK\3\4") + local_at, raw.index(b"PK\1\2") + central_at):
+        raw[begin : begin + 2] = value.to_bytes(2, "little")
+    path.write_bytes(bytes(raw))
+
+
+@pytest.mark.parametrize(
+    "damage", ["method", "version", "patched", "encrypted", "huge", "more than huge", "lzma", "no array", "name"]
+)
+def test_a_broken_npz_is_one_sentence(tmp_path: Path, damage: str) -> None:
+    path = tmp_path / ("a\0b.npz" if damage == "name" else "broken.npz")
+    shapes = {"huge": "(100000000000000,)", "more than huge": "(99999999999999999999,)"}
+    content = b"no array" if damage == "no array" else _header(shapes[damage]) if damage in shapes else b"x" * 99
+    if damage != "name":
+        kind = zipfile.ZIP_LZMA if damage == "lzma" else zipfile.ZIP_STORED
+        with zipfile.ZipFile(path, "w", kind) as archive:
+            for name in ARRAYS:
+                archive.writestr(f"{name}.npy", content)
+    if damage in ("method", "version", "patched", "encrypted"):
+        places = {"method": (8, 10, 77), "version": (4, 6, 99), "patched": (6, 8, 32), "encrypted": (6, 8, 1)}
+        _patched(path, *places[damage])
+    if damage == "lzma":
+        raw = bytearray(path.read_bytes())
+        at = raw.index(b"x_train.npy") + len(b"x_train.npy")
+        raw[at + 4 : at + 30] = b"\xff" * 26
+        path.write_bytes(bytes(raw))
+    with pytest.raises(FedtwinError, match=r"^learning.dataset = .*\.npz' (is not a \.npz of plain arrays|cannot be read)"):
+        load_dataset(str(path))
 
 
 @pytest.mark.parametrize("kind", [">f4", ">f8", "<f8", "f2"])

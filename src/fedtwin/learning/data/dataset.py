@@ -1,7 +1,5 @@
 """Images and labels in memory, and where they come from."""
 
-import zipfile
-import zlib
 from dataclasses import dataclass
 from importlib.resources import files
 from pathlib import Path
@@ -64,6 +62,8 @@ def load_dataset(name: str) -> Dataset:
                 f"then run `fedtwin data fetch {name}`."
             ) from None
     path = Path(name)
+    if "\0" in name:
+        raise FedtwinError(f"learning.dataset = {name!r} cannot be read: a name holds no NUL.")
     if path.suffix != ".npz":
         known = ", ".join([EMBEDDED, *CATALOG])
         raise FedtwinError(f"learning.dataset = {name!r} is unknown: choose one of {known}, or a .npz file of your own.")
@@ -71,7 +71,7 @@ def load_dataset(name: str) -> Dataset:
         with path.open("rb") as file:
             return _checked(name, _from_npz(name, file))
     except OSError as error:
-        raise FedtwinError(f"learning.dataset = {name!r} cannot be read: {error.strerror}.") from None
+        raise FedtwinError(f"learning.dataset = {name!r} cannot be read: {error.strerror or error}.") from None
 
 
 def _from_npz(name: str, file: BinaryIO) -> Dataset:
@@ -80,8 +80,14 @@ def _from_npz(name: str, file: BinaryIO) -> Dataset:
             missing = [array for array in ARRAYS if array not in arrays]
             if missing:
                 raise FedtwinError(f"learning.dataset = {name!r} has no array {', '.join(missing)}.")
-            return Dataset(*(arrays[array] for array in ARRAYS))
-    except (ValueError, TypeError, AttributeError, EOFError, zipfile.BadZipFile, zlib.error) as error:
+            found = [arrays[array] for array in ARRAYS]
+            foreign = [array for array, value in zip(ARRAYS, found, strict=True) if not isinstance(value, np.ndarray)]
+            if foreign:
+                raise ValueError(f"{', '.join(foreign)} cannot be read as an array")
+            return Dataset(*found)
+    except (FedtwinError, OSError):
+        raise
+    except Exception as error:  # every part of a ZIP file has its own: zlib's, LZMA's, a shape that no memory holds
         reason = str(error).splitlines()[0] if str(error) else type(error).__name__
         raise FedtwinError(f"learning.dataset = {name!r} is not a .npz of plain arrays: {reason.rstrip('.')}.") from None
 

@@ -108,3 +108,15 @@ def test_a_network_that_drops_the_axis_of_a_batch_of_one_is_trained_and_evaluate
         trainer = LocalTrainer(model, Images(data), LearningConfig(batch_size=batch_size))
         trained = trainer.train(initial_weights(model), np.arange(samples)[None])
         assert trained.finite and np.isfinite(trainer.evaluate(trained.weights).test_loss)
+
+
+@pytest.mark.filterwarnings("ignore:grad and param do not obey")
+def test_a_parameter_transposed_in_place_is_trained_as_plain_pytorch_does() -> None:
+    order, data = np.arange(6)[None], load_dataset("digits")
+    config = LearningConfig(batch_size=2, proximal=0.0)
+    one, other = (build_model("tests.learning.own_networks:transposes", (1, 8, 8), 10, 1) for _ in range(2))
+    start, (state, loss) = initial_weights(one), plainly(other, data, order, config)
+    trained = LocalTrainer(one, Images(data), config).train(start, order)
+    assert trained.train_loss == pytest.approx(loss, rel=1e-5)
+    found = model_layout(one).unpack(trained.weights)["square.weight"]
+    np.testing.assert_allclose(found, state["square.weight"], rtol=1e-4, atol=1e-6)

@@ -127,6 +127,7 @@ def test_the_gpu_trains_them_alike(name: str) -> None:
         ("parts", "extra and twin.extra, which were one tensor, become two"),
         ("replaces", "the parameter last.weight is replaced"),
         ("remembers", "other numbers when it is trained again from the same start"),
+        ("adds_aside", "other numbers when it is trained again from the same start"),
         ("fails", "LookupError: no 1 here"),
     ],
 )
@@ -185,6 +186,11 @@ def test_an_error_late_in_training_is_a_sentence() -> None:
         FedtwinError, match=r"^learning.model = .*fails_late' fails in training: KeyError: 'seventh' \(.*own_networks.py, line"
     ):
         simulate(training("fails_late", **{"learning.batch_size": 2}))
+
+
+def test_a_buffer_that_appears_late_is_told_when_it_does() -> None:
+    with pytest.raises(FedtwinError, match="appears_late': the buffer late appears only in training"):
+        simulate(training("appears_late", **{"learning.batch_size": 2}))
 
 
 def test_samples_that_devices_must_share_are_told(tmp_path: Path) -> None:

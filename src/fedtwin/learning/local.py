@@ -105,6 +105,7 @@ class LocalTrainer:
                     self._parameters.lerp_(anchor, pull).add_(self._gradient, alpha=-rate)
                     losses.append(loss.detach() * len(batch))
         self._binding.keep_buffers()
+        self._binding.require_the_same_tensors()
         mean_loss = float(torch.stack(losses).sum()) / order.size
         return Trained(self._result(), mean_loss, bool(torch.isfinite(self._floats).all()))
 
@@ -123,10 +124,6 @@ class LocalTrainer:
                 correct += int((outputs.argmax(1) == y).sum())
         count = len(self._images.y_test)
         return Evaluated(loss / count, correct / count)
-
-    def require_the_same_tensors(self) -> None:
-        """After a training: the network still has the tensors it was bound with."""
-        self._binding.require_the_same_tensors()
 
     def _load(self, weights: Weights) -> None:
         for name, array in self._layout.unpack(weights).items():

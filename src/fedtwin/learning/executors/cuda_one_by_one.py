@@ -78,6 +78,7 @@ class OneByOneTrainer:
                     self._parameters.lerp_(anchor, pull).add_(self._gradient, alpha=-rate)
                     total += loss.detach() * len(batch)
         self._binding.keep_buffers()
+        self._binding.require_the_same_tensors()
         finite = self._floats.isfinite().all().to(total.dtype)
         return self._floats.clone(), torch.stack([total, finite]), self._counters.clone()
 

@@ -194,6 +194,25 @@ def test_a_users_own_arrays(tmp_path: Path) -> None:
         load_dataset(str(tmp_path / "text.npz"))
 
 
+@pytest.mark.parametrize(
+    "x", [1.7e9 + rng.random((20, 8, 8)), 1e15 + rng.normal(size=(20, 8, 8)), 5 + 1e-12 * rng.normal(size=(20, 8, 8))]
+)
+def test_images_that_float32_makes_alike_are_refused(tmp_path: Path, x: np.ndarray) -> None:
+    y = np.arange(20) % 3
+    np.savez(tmp_path / "alike.npz", x_train=x, y_train=y, x_test=x, y_test=y)
+    with pytest.raises(FedtwinError, match=r"alike\.npz': x_train holds .* in float32 .* subtract"):
+        load_dataset(str(tmp_path / "alike.npz"))
+    two = (x > np.median(x)).astype(np.float64)
+    np.savez(tmp_path / "two.npz", x_train=two, y_train=y, x_test=two, y_test=y)
+    assert load_dataset(str(tmp_path / "two.npz")).classes == 3
+
+
+def test_images_that_are_all_alike_are_told() -> None:
+    x, y = np.full((40, 8, 8, 1), 7, np.uint8), np.arange(40) % 4
+    (sentence,) = notices(LearningConfig(dataset="mine.npz"), Dataset(x, y, x, y), [np.arange(20), np.arange(20, 40)])
+    assert "every pixel of x_train is 7: there is nothing to learn" in sentence
+
+
 def _header(shape: str) -> bytes:
     words = f"{{'descr': '<f8', 'fortran_order': False, 'shape': {shape}, }}".ljust(117) + "\n"
     return b"\x93NUMPY\x01\x00" + len(words).to_bytes(2, "little") + words.encode()
@@ -250,7 +269,7 @@ def test_a_stray_label_is_told_at_once(cli: Cli, tmp_path: Path) -> None:
 
 
 def test_labels_that_leave_gaps_are_told() -> None:
-    x, y = np.zeros((40, 8, 8, 1), np.uint8), np.arange(40) % 4
+    x, y = (np.arange(2560) % 256).astype(np.uint8).reshape(40, 8, 8, 1), np.arange(40) % 4
     data, gaps = Dataset(x, y, x, y), Dataset(x, np.where(y == 2, 9, y), x, y % 2)
     learning, shares = LearningConfig(dataset="mine.npz"), [np.arange(20), np.arange(20, 40)]
     assert notices(learning, data, shares) == []

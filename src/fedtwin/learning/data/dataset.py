@@ -16,6 +16,7 @@ EMBEDDED = "digits"
 IMAGE_TYPES = (np.uint8, np.float16, np.float32, np.float64)
 ALWAYS_ALLOWED_CLASSES = 1000
 MOST_DEVIATIONS = 1e9
+LOOKED_AT_PIXELS = 100_000
 
 
 @dataclass(frozen=True)
@@ -113,6 +114,7 @@ def _checked(name: str, data: Dataset) -> Dataset:
         )
     _require_classes(name, data)
     _require_finite(name, data)
+    _require_variation(name, data)
     return data
 
 
@@ -148,6 +150,22 @@ def _require_finite(name: str, data: Dataset) -> None:
             raise FedtwinError(
                 f"learning.dataset = {name!r}: x_{part} holds {found.ravel()[away.argmax()]:g}, {away.max():.3g} standard "
                 f"deviations from the mean of the training images; at most {MOST_DEVIATIONS:g} are allowed."
+            )
+
+
+def _require_variation(name: str, data: Dataset) -> None:
+    """Numbers far from 0 that differ by little are one number in float32."""
+    if data.x_train.dtype != np.float64:
+        return
+    pixels = data.x_train.reshape(-1, data.x_train.shape[-1])
+    pixels = pixels[:: max(1, len(pixels) // LOOKED_AT_PIXELS)]
+    mean, deviation = data.normalisation()
+    normalised = (pixels.astype(np.float32) - mean) / deviation
+    for given, left in zip(pixels.T, normalised.T, strict=True):
+        if len(np.unique(left)) < min(3, len(np.unique(given))):
+            raise FedtwinError(
+                f"learning.dataset = {name!r}: x_train holds numbers from {given.min():.12g} to {given.max():.12g}, which in "
+                "float32 are all but one number; subtract their mean and scale them first."
             )
 
 

@@ -130,7 +130,7 @@ def test_an_ended_comparison_goes_on_where_it_stopped(tmp_path: Path, how: signa
 
 
 def test_samples_that_devices_must_share_are_told_once(tmp_path: Path) -> None:
-    x, y = np.zeros((40, 8, 8), np.uint8), np.arange(40) % 4
+    x, y = (np.arange(2560) % 256).astype(np.uint8).reshape(40, 8, 8), np.arange(40) % 4
     np.savez(tmp_path / "few.npz", x_train=x, y_train=y, x_test=x, y_test=y)
     settings = {"learning.dataset": str(tmp_path / "few.npz"), "learning.owned_samples": 8, "run.rounds": 2}
     few = [Job(build_config({}, {**settings, "run.seed": seed})) for seed in (1, 2)]

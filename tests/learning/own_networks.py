@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 
+import numpy as np
 import torch
 from torch import Tensor, nn
 
@@ -230,3 +231,178 @@ def _fail(net: Changes) -> None:
 widens, grows, parts = (_changing(c, torch.zeros(shape)) for c, shape in ((_widen, 3), (_grow, 3), (_part, (1, 1))))
 appears, vanishes = _changing(_appear, None), _changing(_vanish, torch.zeros(3))
 replaces, remembers, fails = (_changing(change, None) for change in (_replace, _remember, _fail))
+
+
+class Shares(nn.Module):
+    """A square matrix that ``share`` puts somewhere a second time."""
+
+    def __init__(self, classes: int, share: Callable[["Shares"], None]) -> None:
+        super().__init__()
+        self.first, self.second = (nn.Linear(PIXELS, PIXELS, bias=False) for _ in range(2))
+        self.last = nn.Linear(PIXELS, classes)
+        self.aside: object = None
+        share(self)
+
+    def forward(self, x: Tensor) -> Tensor:
+        self.seen = self.first.weight[:3]
+        return torch.as_tensor(self.last(self.second(self.first(x.flatten(1)).tanh())))
+
+
+def _sharing(share: Callable[[Shares], None]) -> Callable[[Shape, int], nn.Module]:
+    return lambda _, classes: Shares(classes, share)
+
+
+def _by_data(net: Shares) -> None:
+    net.second.weight.data = net.first.weight.data
+
+
+def _by_transpose(net: Shares) -> None:
+    net.second.weight = nn.Parameter(net.first.weight.data.t())
+
+
+def _by_buffer(net: Shares) -> None:
+    net.register_buffer("begun", net.first.weight.data)
+
+
+def _by_attribute(net: Shares) -> None:
+    net.aside = net.first.weight.detach()
+
+
+def _by_list(net: Shares) -> None:
+    net.aside = [net.first.weight.t()]
+
+
+def _by_halves(net: Shares) -> None:
+    both = torch.randn(PIXELS, 2 * PIXELS) / PIXELS
+    net.first.weight, net.second.weight = (nn.Parameter(half) for half in both.chunk(2, 1))
+
+
+shares_data, shares_transposed, shares_buffer = map(_sharing, (_by_data, _by_transpose, _by_buffer))
+shares_attribute, shares_list, halves = map(_sharing, (_by_attribute, _by_list, _by_halves))
+
+
+class Permutes(nn.Module):
+    """Pixels in an order of its own."""
+
+    def __init__(self, classes: int, order: list[int]) -> None:
+        super().__init__()
+        self.last, self.order = nn.Linear(PIXELS, classes), order
+
+    def forward(self, x: Tensor) -> Tensor:
+        return torch.as_tensor(self.last(x.flatten(1)[:, self.order]))
+
+
+CHANCE_AT_IMPORT = np.random.permutation(PIXELS).tolist()
+
+
+def chance_of_numpy(shape: Shape, classes: int) -> nn.Module:  # noqa: ARG001
+    return Permutes(classes, np.random.permutation(PIXELS).tolist())
+
+
+def chance_at_import(shape: Shape, classes: int) -> nn.Module:  # noqa: ARG001
+    return Permutes(classes, CHANCE_AT_IMPORT)
+
+
+def order_of_a_set(shape: Shape, classes: int) -> nn.Module:  # noqa: ARG001
+    return Permutes(classes, [int(pixel) for pixel in {str(i) for i in range(PIXELS)}])
+
+
+class Squeezes(nn.Module):
+    """Drops every axis of length one, that of a batch of one too."""
+
+    def __init__(self, classes: int) -> None:
+        super().__init__()
+        self.last = nn.Linear(PIXELS, classes)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return torch.as_tensor(self.last(x.flatten(1).squeeze()))
+
+
+class RootOfVariance(nn.Module):
+    """The deviation of one sample is 0, and its gradient NaN."""
+
+    def __init__(self, classes: int) -> None:
+        super().__init__()
+        self.first, self.last = nn.Linear(PIXELS, HIDDEN), nn.Linear(HIDDEN, classes)
+
+    def forward(self, x: Tensor) -> Tensor:
+        y = self.first(x.flatten(1))
+        return torch.as_tensor(self.last(y / (y.var(0, unbiased=False).sqrt() + 1.0) if self.training else y))
+
+
+class FailsLate(nn.Module):
+    """Forgets how after some steps; no trial is as long."""
+
+    def __init__(self, classes: int) -> None:
+        super().__init__()
+        self.last = nn.Linear(PIXELS, classes)
+        self.steps: Tensor
+        self.register_buffer("steps", torch.zeros((), dtype=torch.int64))
+
+    def forward(self, x: Tensor) -> Tensor:
+        if self.training:
+            self.steps += 1
+        if self.steps > 6:
+            raise KeyError("seventh")
+        return torch.as_tensor(self.last(x.flatten(1)))
+
+
+class FailsAtOnce(nn.Module):
+    """An assertion, as users write them."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        assert x.shape[1] == 7, "seven channels"
+        return x
+
+
+def squeezes(shape: Shape, classes: int) -> nn.Module:  # noqa: ARG001
+    return Squeezes(classes)
+
+
+def root_of_variance(shape: Shape, classes: int) -> nn.Module:  # noqa: ARG001
+    return RootOfVariance(classes)
+
+
+def fails_late(shape: Shape, classes: int) -> nn.Module:  # noqa: ARG001
+    return FailsLate(classes)
+
+
+def fails_at_once(shape: Shape, classes: int) -> nn.Module:  # noqa: ARG001
+    return FailsAtOnce()
+
+
+class Counts(nn.Module):
+    """What ``step`` does at every step of a training, told its number, and a state in a list."""
+
+    def __init__(self, classes: int, step: Callable[["Counts", Tensor], None]) -> None:
+        super().__init__()
+        self.square, self.last = nn.Linear(PIXELS, PIXELS), nn.Linear(PIXELS, classes)
+        self._step, self.aside = step, [torch.zeros(())]
+        self.steps: Tensor
+        self.register_buffer("steps", torch.zeros((), dtype=torch.int64))
+
+    def forward(self, x: Tensor) -> Tensor:
+        if self.training:
+            self.steps += 1
+            self._step(self, x)
+        return torch.as_tensor(self.last(self.square(x.flatten(1)).tanh()) * (1.0 + self.aside[0]))
+
+
+def _counting(step: Callable[[Counts, Tensor], None]) -> Callable[[Shape, int], nn.Module]:
+    return lambda _, classes: Counts(classes, step)
+
+
+def _add_aside(net: Counts, x: Tensor) -> None:
+    net.aside[0].add_(x.mean())
+
+
+def _transpose(net: Counts, x: Tensor) -> None:  # noqa: ARG001
+    net.square.weight.data = net.square.weight.data.t()
+
+
+def _appear_late(net: Counts, x: Tensor) -> None:  # noqa: ARG001
+    if net.steps > 6 and not hasattr(net, "late"):
+        net.register_buffer("late", torch.ones(2))
+
+
+adds_aside, transposes, appears_late = map(_counting, (_add_aside, _transpose, _appear_late))

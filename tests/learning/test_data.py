@@ -3,6 +3,7 @@
 import gzip
 import hashlib
 import threading
+import zipfile
 from collections.abc import Iterator
 from functools import partial
 from http import HTTPStatus
@@ -193,6 +194,62 @@ def test_a_users_own_arrays(tmp_path: Path) -> None:
         load_dataset(str(tmp_path / "text.npz"))
 
 
+@pytest.mark.parametrize(
+    "x", [1.7e9 + rng.random((20, 8, 8)), 1e15 + rng.normal(size=(20, 8, 8)), 5 + 1e-12 * rng.normal(size=(20, 8, 8))]
+)
+def test_images_that_float32_makes_alike_are_refused(tmp_path: Path, x: np.ndarray) -> None:
+    y = np.arange(20) % 3
+    np.savez(tmp_path / "alike.npz", x_train=x, y_train=y, x_test=x, y_test=y)
+    with pytest.raises(FedtwinError, match=r"alike\.npz': x_train holds .* in float32 .* subtract"):
+        load_dataset(str(tmp_path / "alike.npz"))
+    two = (x > np.median(x)).astype(np.float64)
+    np.savez(tmp_path / "two.npz", x_train=two, y_train=y, x_test=two, y_test=y)
+    assert load_dataset(str(tmp_path / "two.npz")).classes == 3
+
+
+def test_images_that_are_all_alike_are_told() -> None:
+    x, y = np.full((40, 8, 8, 1), 7, np.uint8), np.arange(40) % 4
+    (sentence,) = notices(LearningConfig(dataset="mine.npz"), Dataset(x, y, x, y), [np.arange(20), np.arange(20, 40)])
+    assert "every pixel of x_train is 7: there is nothing to learn" in sentence
+
+
+def _header(shape: str) -> bytes:
+    words = f"{{'descr': '<f8', 'fortran_order': False, 'shape': {shape}, }}".ljust(117) + "\n"
+    return b"\x93NUMPY\x01\x00" + len(words).to_bytes(2, "little") + words.encode()
+
+
+def _patched(path: Path, local_at: int, central_at: int, value: int) -> None:
+    """Two bytes of the first member's header, where it lies and in the directory at the end."""
+    raw = bytearray(path.read_bytes())
+    for begin in (raw.index(b"PK\3\4") + local_at, raw.index(b"PK\1\2") + central_at):
+        raw[begin : begin + 2] = value.to_bytes(2, "little")
+    path.write_bytes(bytes(raw))
+
+
+@pytest.mark.parametrize(
+    "damage", ["method", "version", "patched", "encrypted", "huge", "more than huge", "lzma", "no array", "name"]
+)
+def test_a_broken_npz_is_one_sentence(tmp_path: Path, damage: str) -> None:
+    path = tmp_path / ("a\0b.npz" if damage == "name" else "broken.npz")
+    shapes = {"huge": "(100000000000000,)", "more than huge": "(99999999999999999999,)"}
+    content = b"no array" if damage == "no array" else _header(shapes[damage]) if damage in shapes else b"x" * 99
+    if damage != "name":
+        kind = zipfile.ZIP_LZMA if damage == "lzma" else zipfile.ZIP_STORED
+        with zipfile.ZipFile(path, "w", kind) as archive:
+            for name in ARRAYS:
+                archive.writestr(f"{name}.npy", content)
+    if damage in ("method", "version", "patched", "encrypted"):
+        places = {"method": (8, 10, 77), "version": (4, 6, 99), "patched": (6, 8, 32), "encrypted": (6, 8, 1)}
+        _patched(path, *places[damage])
+    if damage == "lzma":
+        raw = bytearray(path.read_bytes())
+        at = raw.index(b"x_train.npy") + len(b"x_train.npy")
+        raw[at + 4 : at + 30] = b"\xff" * 26
+        path.write_bytes(bytes(raw))
+    with pytest.raises(FedtwinError, match=r"^learning.dataset = .*\.npz' (is not a \.npz of plain arrays|cannot be read)"):
+        load_dataset(str(path))
+
+
 @pytest.mark.parametrize("kind", [">f4", ">f8", "<f8", "f2"])
 def test_images_of_any_byte_order_are_trained_on(tmp_path: Path, kind: str) -> None:
     from fedtwin.learning.local import Images
@@ -212,7 +269,7 @@ def test_a_stray_label_is_told_at_once(cli: Cli, tmp_path: Path) -> None:
 
 
 def test_labels_that_leave_gaps_are_told() -> None:
-    x, y = np.zeros((40, 8, 8, 1), np.uint8), np.arange(40) % 4
+    x, y = (np.arange(2560) % 256).astype(np.uint8).reshape(40, 8, 8, 1), np.arange(40) % 4
     data, gaps = Dataset(x, y, x, y), Dataset(x, np.where(y == 2, 9, y), x, y % 2)
     learning, shares = LearningConfig(dataset="mine.npz"), [np.arange(20), np.arange(20, 40)]
     assert notices(learning, data, shares) == []

@@ -98,3 +98,25 @@ def test_digits_are_learned() -> None:
     trainer = LocalTrainer(model, Images(data), LearningConfig(learning_rate=0.1))
     order = np.stack([rng.permutation(len(data.y_train)) for _ in range(12)])
     assert trainer.evaluate(trainer.train(initial_weights(model), order).weights).test_accuracy > 0.93
+
+
+def test_a_network_that_drops_the_axis_of_a_batch_of_one_is_trained_and_evaluated() -> None:
+    model = build_model("tests.learning.own_networks:squeezes", (1, 8, 8), 10, 1)
+    digits = load_dataset("digits")
+    data = Dataset(digits.x_train, digits.y_train, digits.x_test[:1], digits.y_test[:1])
+    for batch_size, samples in ((1, 3), (2, 3)):
+        trainer = LocalTrainer(model, Images(data), LearningConfig(batch_size=batch_size))
+        trained = trainer.train(initial_weights(model), np.arange(samples)[None])
+        assert trained.finite and np.isfinite(trainer.evaluate(trained.weights).test_loss)
+
+
+@pytest.mark.filterwarnings("ignore:grad and param do not obey")
+def test_a_parameter_transposed_in_place_is_trained_as_plain_pytorch_does() -> None:
+    order, data = np.arange(6)[None], load_dataset("digits")
+    config = LearningConfig(batch_size=2, proximal=0.0)
+    one, other = (build_model("tests.learning.own_networks:transposes", (1, 8, 8), 10, 1) for _ in range(2))
+    start, (state, loss) = initial_weights(one), plainly(other, data, order, config)
+    trained = LocalTrainer(one, Images(data), config).train(start, order)
+    assert trained.train_loss == pytest.approx(loss, rel=1e-5)
+    found = model_layout(one).unpack(trained.weights)["square.weight"]
+    np.testing.assert_allclose(found, state["square.weight"], rtol=1e-4, atol=1e-6)

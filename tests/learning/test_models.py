@@ -6,6 +6,7 @@ import torch
 from fedtwin.errors import FedtwinError
 from fedtwin.learning.models import MODELS, build_model
 
+NETS = "tests.learning.own_networks"
 GREY, COLOUR = (1, 28, 28), (3, 32, 32)
 
 
@@ -61,3 +62,27 @@ def test_a_users_own_module(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> 
 def test_images_that_are_too_small_are_one_sentence() -> None:
     with pytest.raises(FedtwinError, match="'small-cnn' does not take images"):
         build_model("small-cnn", (1, 8, 8), 10, 0)
+
+
+@pytest.mark.parametrize(
+    ("name", "words"),
+    [
+        ("shares_data", "first.weight and second.weight share memory"),
+        ("shares_transposed", "first.weight and second.weight share memory"),
+        ("shares_buffer", "first.weight and begun share memory"),
+        ("shares_attribute", "the attribute aside shares memory with first.weight"),
+        ("shares_list", r"the attribute aside\[0\] shares memory with first.weight"),
+    ],
+)
+def test_tensors_in_each_others_memory_are_refused_by_name(name: str, words: str) -> None:
+    with pytest.raises(FedtwinError, match=f"^learning.model = '{NETS}:{name}' .*{words}"):
+        build_model(f"{NETS}:{name}", (1, 8, 8), 10, 0)
+
+
+def test_tensors_side_by_side_in_one_memory_are_two() -> None:
+    assert build_model(f"{NETS}:halves", (1, 8, 8), 10, 0)
+
+
+def test_any_error_of_a_forward_pass_is_a_sentence() -> None:
+    with pytest.raises(FedtwinError, match=r"at_once' does not take .* AssertionError: seven channels \(.*own_networks.py"):
+        build_model(f"{NETS}:fails_at_once", (1, 8, 8), 10, 0)

@@ -127,6 +127,7 @@ def test_the_gpu_trains_them_alike(name: str) -> None:
         ("parts", "extra and twin.extra, which were one tensor, become two"),
         ("replaces", "the parameter last.weight is replaced"),
         ("remembers", "other numbers when it is trained again from the same start"),
+        ("adds_aside", "other numbers when it is trained again from the same start"),
         ("fails", "LookupError: no 1 here"),
     ],
 )
@@ -142,7 +143,7 @@ def test_what_cannot_be_kept_is_refused_by_name_before_the_first_round(tmp_path:
         TorchTrainer("press-1", None, None, 2).prepare(training(name))
 
 
-@pytest.mark.parametrize("name", ["one_for_all", "own_norm"])
+@pytest.mark.parametrize("name", ["one_for_all", "own_norm", "root_of_variance"])
 def test_batches_of_two_of_an_odd_number_of_samples_train(name: str) -> None:
     changes = {"learning.batch_size": 2, "fleet.samples_min": 5, "fleet.samples_max": 7, "learning.learning_rate": 0.001}
     serial = simulate(training(name, **changes))
@@ -157,6 +158,7 @@ def test_batches_of_two_of_an_odd_number_of_samples_train(name: str) -> None:
     [
         ("one_for_all", {"learning.batch_size": 1}, "learning.batch_size = 1: .* at least 2"),
         ("own_norm", {"learning.batch_size": 1}, "learning.batch_size = 1: .* at least 2"),
+        ("root_of_variance", {"learning.batch_size": 1}, "learning.batch_size = 1: .* at least 2"),
         ("resnet18", {"learning.batch_size": 1}, "learning.batch_size = 1: .*'resnet18'.* at least 2"),
         ("one_for_all", {"fleet.samples_min": 1, "fleet.samples_max": 1}, r"D_n = 1 for 6 of 6 devices .* at least 2"),
     ],
@@ -177,6 +179,18 @@ def test_a_single_sample_is_fine_for_who_can_train_on_it() -> None:
     alone = {"learning.batch_size": 1, "fleet.samples_min": 1, "fleet.samples_max": 3, "run.rounds": 6}
     for model in ("mlp", f"{NETS}:rebinds"):
         assert simulate(training("", **{**alone, "learning.model": model})).summary.refusals == 0
+
+
+def test_an_error_late_in_training_is_a_sentence() -> None:
+    with pytest.raises(
+        FedtwinError, match=r"^learning.model = .*fails_late' fails in training: KeyError: 'seventh' \(.*own_networks.py, line"
+    ):
+        simulate(training("fails_late", **{"learning.batch_size": 2}))
+
+
+def test_a_buffer_that_appears_late_is_told_when_it_does() -> None:
+    with pytest.raises(FedtwinError, match="appears_late': the buffer late appears only in training"):
+        simulate(training("appears_late", **{"learning.batch_size": 2}))
 
 
 def test_samples_that_devices_must_share_are_told(tmp_path: Path) -> None:

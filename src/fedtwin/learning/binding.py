@@ -72,23 +72,23 @@ class Binding:
     def load(self) -> None:
         """The network computes with what the vectors hold."""
         for name, parameter in self._parameters.items():
-            if parameter.data_ptr() != self._views[name].data_ptr():
+            if not _lies_in(parameter, self._views[name]):
                 parameter.data = self._views[name]
         for buffer in self._buffers:
             for module, name in buffer.places:
                 module._buffers[name] = buffer.own
             if buffer.own.dtype != buffer.view.dtype:
                 buffer.own.copy_(buffer.view)
-            elif buffer.own.data_ptr() != buffer.view.data_ptr():
+            elif not _lies_in(buffer.own, buffer.view):
                 buffer.own.data = buffer.view
 
     def keep_parameters(self) -> None:
         """After a forward pass, before the vectors are read or changed: they hold the network's parameters."""
         for name, parameter in self._parameters.items():
             view = self._views[name]
-            if parameter.data_ptr() != view.data_ptr():
+            if not _lies_in(parameter, view):
                 self._require_alike(f"the parameter {name}", parameter, view, view.dtype)
-                view.copy_(parameter.data)
+                view.copy_(parameter.data.clone())
                 parameter.data = view
 
     def keep_buffers(self) -> None:
@@ -101,9 +101,9 @@ class Binding:
             if any(other is not now for other in found):
                 both = " and ".join(buffer.aliases)
                 raise FedtwinError(f"{self._setting}: the buffers {both}, which were one tensor, become two in training.")
-            if now.data_ptr() != buffer.view.data_ptr() or now.dtype != buffer.view.dtype:
+            if now.dtype != buffer.view.dtype or not _lies_in(now, buffer.view):
                 self._require_alike(f"the buffer {buffer.name}", now, buffer.view, buffer.own.dtype)
-                buffer.view.copy_(now.detach())
+                buffer.view.copy_(now.detach().clone())
 
     def require_the_same_tensors(self) -> None:
         """Whether a training has left the network the parameters and buffers, and the gradients their places, it began with."""
@@ -121,3 +121,8 @@ class Binding:
         if tensor.shape != view.shape or tensor.dtype != dtype:
             became, was = (f"{kind} of shape {tuple(of.shape)}" for kind, of in ((tensor.dtype, tensor), (dtype, view)))
             raise FedtwinError(f"{self._setting}: {what} becomes {became} in training, and was {was}.")
+
+
+def _lies_in(tensor: Tensor, view: Tensor) -> bool:
+    """The same numbers in the same order: a transposed matrix begins at the same place."""
+    return tensor.data_ptr() == view.data_ptr() and tensor.stride() == view.stride()

@@ -14,11 +14,13 @@ import numpy as np
 from fedtwin.config import Config, LearningConfig
 from fedtwin.errors import FedtwinError, FedtwinWarning, UnfitCheckpointError
 from fedtwin.learning.aggregate import Refusal, make_aggregator, newest_counters, refusal
+from fedtwin.learning.elsewhere import require_the_same_elsewhere
 from fedtwin.learning.evaluation import Evaluation
 from fedtwin.learning.executors import Executor, make_executor, make_workload
 from fedtwin.learning.layout import Weights
 from fedtwin.learning.notices import notices
 from fedtwin.learning.partition import deal, training_order
+from fedtwin.learning.trial import errors_as_sentences
 
 
 class Download(NamedTuple):
@@ -69,6 +71,7 @@ class Learner:
         self._shares = deal(data.y_train, config.run.seed, len(samples), config.learning.owned_samples, gamma)
         workload = make_workload(config, data.image_shape, data.classes)
         workload.check(samples)
+        require_the_same_elsewhere(workload)
         for sentence in notices(config.learning, data, self._shares):
             warnings.warn(sentence, FedtwinWarning, stacklevel=2)
         self.layout, initial = workload.initial()
@@ -118,7 +121,8 @@ class Learner:
                 raise _unfit_checkpoint()
             train_loss = self._resume.train_losses[self._uploads - 1]
             return None if np.isnan(train_loss) else train_loss
-        trained = self._executor.result(download.key)
+        with errors_as_sentences(self._learning.model):
+            trained = self._executor.result(download.key)
         reason = refusal(self._model, trained.weights, finite=trained.finite, train_loss=trained.train_loss)
         if reason is not None:
             self._refuse(Refusal(round_, clock_s, device, reason))
@@ -213,12 +217,14 @@ class Learner:
         if self.replaying:
             return
         key = self._new_key()
-        self._executor.submit_evaluation(key, self._model)
+        with errors_as_sentences(self._learning.model):
+            self._executor.submit_evaluation(key, self._model)
         self._evaluating.append((key, round_, clock_s, self.energy_j))
 
     def _collect_evaluations(self) -> None:
         for key, round_, clock_s, energy_j in self._evaluating:
-            outcome = self._executor.evaluation(key)
+            with errors_as_sentences(self._learning.model):
+                outcome = self._executor.evaluation(key)
             if not np.isfinite(outcome.test_loss):
                 raise FedtwinError(
                     f"learning.learning_rate = {self._learning.learning_rate:g} diverges: the model's loss on the test set in "

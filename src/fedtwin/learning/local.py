@@ -98,13 +98,14 @@ class LocalTrainer:
             for epoch in torch.from_numpy(order):
                 for batch in torch.split(epoch, sizes):
                     self._gradient.zero_()
-                    outputs = self._model(self._images.normalised(self._images.x_train[batch]))
+                    outputs = outputs_of(self._model, self._images.normalised(self._images.x_train[batch]))
                     loss = functional.cross_entropy(outputs, self._images.y_train[batch])
                     loss.backward()  # type: ignore[no-untyped-call]
                     self._binding.keep_parameters()
                     self._parameters.lerp_(anchor, pull).add_(self._gradient, alpha=-rate)
                     losses.append(loss.detach() * len(batch))
         self._binding.keep_buffers()
+        self._binding.require_the_same_tensors()
         mean_loss = float(torch.stack(losses).sum()) / order.size
         return Trained(self._result(), mean_loss, bool(torch.isfinite(self._floats).all()))
 
@@ -118,15 +119,11 @@ class LocalTrainer:
             torch.manual_seed(0)
             for first in range(0, len(self._images.y_test), EVALUATION_BATCH):
                 x, y = (part[first : first + EVALUATION_BATCH] for part in (self._images.x_test, self._images.y_test))
-                outputs = self._model(self._images.normalised(x))
+                outputs = outputs_of(self._model, self._images.normalised(x))
                 loss += float(functional.cross_entropy(outputs, y, reduction="sum"))
                 correct += int((outputs.argmax(1) == y).sum())
         count = len(self._images.y_test)
         return Evaluated(loss / count, correct / count)
-
-    def require_the_same_tensors(self) -> None:
-        """After a training: the network still has the tensors it was bound with."""
-        self._binding.require_the_same_tensors()
 
     def _load(self, weights: Weights) -> None:
         for name, array in self._layout.unpack(weights).items():
@@ -140,6 +137,12 @@ class LocalTrainer:
         return weights
 
 
+def outputs_of(model: nn.Module, images: Tensor) -> Tensor:
+    """One row per image, also of a network that drops the axis of a batch of one (``squeeze``)."""
+    outputs: Tensor = model(images)
+    return outputs.unsqueeze(0) if len(images) == 1 and outputs.dim() == 1 else outputs
+
+
 def needs_pairs(model: nn.Module, images: Images, config: LearningConfig) -> bool:
     """Whether batches of two must not leave a single sample over. Leaves running statistics changed."""
     return config.batch_size == 2 and not trains_on_one(model, tuple(images.x_train.shape[1:]))
@@ -148,18 +151,22 @@ def needs_pairs(model: nn.Module, images: Images, config: LearningConfig) -> boo
 def trains_on_one(model: nn.Module, shape: tuple[int, ...]) -> bool:
     """Whether a batch of one sample gives numbers: batch normalisation over nothing else knows no variance of one.
 
-    Leaves running statistics changed.
+    The gradients too: that of a deviation of 0 is none. Leaves running statistics changed.
     """
     was_training = model.training
     device = next((tensor.device for tensor in state_tensors(model).values()), torch.device("cpu"))
     image = torch.randn(1, *shape, generator=torch.Generator().manual_seed(0)).to(device)
+    trained = [parameter for parameter in model.parameters() if parameter.requires_grad]
     model.train()
     try:
         others = [device] if device.type != "cpu" else []
-        with torch.no_grad(), torch.random.fork_rng(devices=others), warnings.catch_warnings():
+        with torch.enable_grad(), torch.random.fork_rng(devices=others), warnings.catch_warnings():
             warnings.simplefilter("ignore")
-            return bool(torch.isfinite(model(image)).all())
-    except (RuntimeError, ValueError):
+            outputs = outputs_of(model, image)
+            loss = functional.cross_entropy(outputs, torch.zeros(1, dtype=torch.int64, device=device))
+            gradients = torch.autograd.grad(loss, trained, allow_unused=True) if loss.requires_grad and trained else ()
+            return all(bool(torch.isfinite(found).all()) for found in (outputs, *gradients) if found is not None)
+    except Exception:
         return False
     finally:
         model.train(was_training)

@@ -8,6 +8,7 @@ from torch.nn import functional
 
 from fedtwin.errors import FedtwinError
 from fedtwin.learning.binding import unfit
+from fedtwin.learning.sharing import shared_attributes, shared_state
 from fedtwin.usercode import load_object, sentence_of_error
 
 ImageShape = tuple[int, int, int]
@@ -108,22 +109,40 @@ def _build(name: str, shape: ImageShape, classes: int, folder: str | None) -> nn
 
 
 def _check(name: str, model: nn.Module, shape: ImageShape, classes: int) -> None:
+    outputs = _outputs(name, model, shape)
+    if not isinstance(outputs, Tensor) or tuple(outputs.shape) != (2, classes):
+        got = tuple(outputs.shape)[1:] if isinstance(outputs, Tensor) else type(outputs).__name__
+        raise FedtwinError(f"learning.model = {name!r} gives outputs of shape {got} where the data has {classes} classes.")
+    if reason := unfit(model) or shared_state(model) or _shared_attribute(name, model, shape):
+        raise FedtwinError(f"learning.model = {name!r} cannot be trained here: {reason}.")
+
+
+def _outputs(name: str, model: nn.Module, shape: ImageShape) -> object:
     was_training = model.training
     model.eval()
     try:
         with torch.no_grad():
-            outputs = model(torch.zeros(2, *shape))
-    except (RuntimeError, ValueError, TypeError, IndexError) as error:
+            return model(torch.zeros(2, *shape))
+    except Exception as error:
         raise FedtwinError(_does_not_take(name, shape, error)) from None
     finally:
         model.train(was_training)
-    if not isinstance(outputs, Tensor) or tuple(outputs.shape) != (2, classes):
-        got = tuple(outputs.shape)[1:] if isinstance(outputs, Tensor) else type(outputs).__name__
-        raise FedtwinError(f"learning.model = {name!r} gives outputs of shape {got} where the data has {classes} classes.")
-    if reason := unfit(model):
-        raise FedtwinError(f"learning.model = {name!r} cannot be trained here: {reason}.")
+
+
+def _shared_attribute(name: str, model: nn.Module, shape: ImageShape) -> str | None:
+    """What every forward pass makes anew may share memory: only what outlives one is refused."""
+    found = shared_attributes(model)
+    if not found:
+        return None
+    _outputs(name, model, shape)
+    later = shared_attributes(model)
+    for attribute, (tensor, of) in found.items():
+        if attribute in later and later[attribute][0] is tensor:
+            return f"the attribute {attribute} shares memory with {of}: use {of} itself, or a clone in a buffer"
+    return None
 
 
 def _does_not_take(name: str, shape: ImageShape, error: Exception) -> str:
-    sentence = str(error).splitlines()[0].rstrip(".") if str(error) else type(error).__name__
+    plain = isinstance(error, RuntimeError | ValueError | TypeError | IndexError) and str(error)
+    sentence = str(error).splitlines()[0].rstrip(".") if plain else sentence_of_error(error)
     return f"learning.model = {name!r} does not take images of shape {shape}: {sentence}."

@@ -9,13 +9,14 @@ from fedtwin.learning.partition import Indices, deal, held_by_several
 
 
 def notices(learning: LearningConfig, data: Dataset, shares: list[Indices]) -> list[str]:
-    """Samples that several devices hold because the data ran out, and labels that no image has.
+    """Samples that several devices hold because the data ran out, labels that no image has, and images that are all alike.
 
     The embedded digits are made to be shared, as the docs say: there is nothing to tell of them.
     """
     if learning.dataset == EMBEDDED:
         return []
-    return [sentence for sentence in (_shared(learning, data, shares), _gaps(learning, data)) if sentence]
+    found = (_shared(learning, data, shares), _gaps(learning, data), _all_alike(learning, data))
+    return [sentence for sentence in found if sentence]
 
 
 def notices_of(config: Config) -> list[str]:
@@ -50,3 +51,10 @@ def _gaps(learning: LearningConfig, data: Dataset) -> str | None:
         f"learning.dataset = {learning.dataset!r} has labels up to {data.classes - 1}, and no image for {gaps} of them, "
         f"such as {first}: the network gets {data.classes} outputs all the same."
     )
+
+
+def _all_alike(learning: LearningConfig, data: Dataset) -> str | None:
+    value = data.x_train.flat[0]
+    if not (data.x_train[0] == value).all() or not (data.x_train == value).all():
+        return None
+    return f"learning.dataset = {learning.dataset!r}: every pixel of x_train is {value:g}: there is nothing to learn from."

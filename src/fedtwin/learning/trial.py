@@ -1,6 +1,8 @@
 """A network tried out before the first round: what cannot be trained, or would give other numbers elsewhere, is told there."""
 
-from collections.abc import Sequence
+import hashlib
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 
 import numpy as np
 from torch import nn
@@ -9,38 +11,47 @@ from fedtwin.config import LearningConfig
 from fedtwin.errors import FedtwinError
 from fedtwin.learning.data import Dataset
 from fedtwin.learning.local import Images, LocalTrainer, initial_weights, trains_on_one
+from fedtwin.usercode import sentence_of_error
 
 IMAGES = 4
 RATE = 1e-3
 
 
-def try_out(model: nn.Module, learning: LearningConfig, shape: tuple[int, int, int], classes: int) -> None:
-    """Trains and evaluates a user's own network twice from the same start, on a few random images.
+def try_out(model: nn.Module, learning: LearningConfig, shape: tuple[int, int, int], classes: int) -> str:
+    """Trains and evaluates a user's own network twice from the same start, on a few random images. Gives a digest of the bits.
 
     All of its state must be in parameters and buffers: anything else is lost on the way to another process, device or day.
     """
     setting = f"learning.model = {learning.model!r}"
     start, order = initial_weights(model), np.arange(IMAGES)[None]
-    try:
+    with errors_as_sentences(learning.model):
         trainer = LocalTrainer(
             model, _images(shape, classes), learning.model_copy(update={"batch_size": 2, "learning_rate": RATE})
         )
         outcomes = []
         for _ in range(2):
             evaluated, trained = trainer.evaluate(start), trainer.train(start, order)
-            trainer.require_the_same_tensors()
             numbers = np.array([evaluated.test_loss, evaluated.test_accuracy, trained.train_loss])
             outcomes.append([part.tobytes() for part in (numbers, *trained.weights)])
-    except FedtwinError:
-        raise
-    except Exception as error:
-        reason = f"{type(error).__name__}: {error}".splitlines()[0].rstrip(".")
-        raise FedtwinError(f"{setting} fails in training: {reason}.") from None
     if outcomes[0] != outcomes[1]:
         raise FedtwinError(
             f"{setting} gives other numbers when it is trained again from the same start: all its state must be in parameters "
             "and buffers (register_buffer), and all its chance from torch's generator."
         )
+    return hashlib.sha256(b"".join([*(part.tobytes() for part in start), *outcomes[0]])).hexdigest()
+
+
+@contextmanager
+def errors_as_sentences(model: str) -> Iterator[None]:
+    """What a network of the user's own raises, early or late, names the setting, the file and the line."""
+    try:
+        yield
+    except FedtwinError:
+        raise
+    except Exception as error:
+        if ":" not in model:
+            raise
+        raise FedtwinError(f"learning.model = {model!r} fails in training: {sentence_of_error(error)}.") from None
 
 
 def require_training_on_one(
@@ -63,8 +74,10 @@ def require_training_on_one(
 
 
 def _images(shape: tuple[int, int, int], classes: int) -> Images:
+    """Images whose mean is not 0 when they are normalised, as two dark ones beside them are: sums over them do not vanish."""
     channels, height, width = shape
     random = np.random.default_rng(0)
-    x = random.normal(size=(IMAGES, height, width, channels)).astype(np.float32)
-    y = np.arange(IMAGES) % classes
-    return Images(Dataset(x, y, x, y))
+    x = random.normal(size=(IMAGES + 2, height, width, channels)).astype(np.float32)
+    x[IMAGES:] -= 1.0
+    y = np.arange(IMAGES + 2) % classes
+    return Images(Dataset(x, y, x[:IMAGES], y[:IMAGES]))

@@ -114,6 +114,7 @@ def initial_model(config: Config) -> bytes:
     """The model everybody starts from, as bytes: the same as a simulation of the configuration starts from."""
     import_torch()
     from fedtwin.learning.data import load_dataset
+    from fedtwin.learning.elsewhere import require_the_same_elsewhere
     from fedtwin.learning.executors import make_workload
 
     if config.learning is None:
@@ -121,5 +122,6 @@ def initial_model(config: Config) -> bytes:
     data = load_dataset(config.learning.dataset)
     workload = make_workload(config, data.image_shape, data.classes)
     workload.check(())
+    require_the_same_elsewhere(workload)
     layout, weights = workload.initial()
     return Codec(layout).encode(weights)

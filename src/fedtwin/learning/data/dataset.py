@@ -1,7 +1,5 @@
 """Images and labels in memory, and where they come from."""
 
-import zipfile
-import zlib
 from dataclasses import dataclass
 from importlib.resources import files
 from pathlib import Path
@@ -18,6 +16,7 @@ EMBEDDED = "digits"
 IMAGE_TYPES = (np.uint8, np.float16, np.float32, np.float64)
 ALWAYS_ALLOWED_CLASSES = 1000
 MOST_DEVIATIONS = 1e9
+LOOKED_AT_PIXELS = 100_000
 
 
 @dataclass(frozen=True)
@@ -64,6 +63,8 @@ def load_dataset(name: str) -> Dataset:
                 f"then run `fedtwin data fetch {name}`."
             ) from None
     path = Path(name)
+    if "\0" in name:
+        raise FedtwinError(f"learning.dataset = {name!r} cannot be read: a name holds no NUL.")
     if path.suffix != ".npz":
         known = ", ".join([EMBEDDED, *CATALOG])
         raise FedtwinError(f"learning.dataset = {name!r} is unknown: choose one of {known}, or a .npz file of your own.")
@@ -71,7 +72,7 @@ def load_dataset(name: str) -> Dataset:
         with path.open("rb") as file:
             return _checked(name, _from_npz(name, file))
     except OSError as error:
-        raise FedtwinError(f"learning.dataset = {name!r} cannot be read: {error.strerror}.") from None
+        raise FedtwinError(f"learning.dataset = {name!r} cannot be read: {error.strerror or error}.") from None
 
 
 def _from_npz(name: str, file: BinaryIO) -> Dataset:
@@ -80,8 +81,14 @@ def _from_npz(name: str, file: BinaryIO) -> Dataset:
             missing = [array for array in ARRAYS if array not in arrays]
             if missing:
                 raise FedtwinError(f"learning.dataset = {name!r} has no array {', '.join(missing)}.")
-            return Dataset(*(arrays[array] for array in ARRAYS))
-    except (ValueError, TypeError, AttributeError, EOFError, zipfile.BadZipFile, zlib.error) as error:
+            found = [arrays[array] for array in ARRAYS]
+            foreign = [array for array, value in zip(ARRAYS, found, strict=True) if not isinstance(value, np.ndarray)]
+            if foreign:
+                raise ValueError(f"{', '.join(foreign)} cannot be read as an array")
+            return Dataset(*found)
+    except (FedtwinError, OSError):
+        raise
+    except Exception as error:  # every part of a ZIP file has its own: zlib's, LZMA's, a shape that no memory holds
         reason = str(error).splitlines()[0] if str(error) else type(error).__name__
         raise FedtwinError(f"learning.dataset = {name!r} is not a .npz of plain arrays: {reason.rstrip('.')}.") from None
 
@@ -107,6 +114,7 @@ def _checked(name: str, data: Dataset) -> Dataset:
         )
     _require_classes(name, data)
     _require_finite(name, data)
+    _require_variation(name, data)
     return data
 
 
@@ -142,6 +150,22 @@ def _require_finite(name: str, data: Dataset) -> None:
             raise FedtwinError(
                 f"learning.dataset = {name!r}: x_{part} holds {found.ravel()[away.argmax()]:g}, {away.max():.3g} standard "
                 f"deviations from the mean of the training images; at most {MOST_DEVIATIONS:g} are allowed."
+            )
+
+
+def _require_variation(name: str, data: Dataset) -> None:
+    """Numbers far from 0 that differ by little are one number in float32."""
+    if data.x_train.dtype != np.float64:
+        return
+    pixels = data.x_train.reshape(-1, data.x_train.shape[-1])
+    pixels = pixels[:: max(1, len(pixels) // LOOKED_AT_PIXELS)]
+    mean, deviation = data.normalisation()
+    normalised = (pixels.astype(np.float32) - mean) / deviation
+    for given, left in zip(pixels.T, normalised.T, strict=True):
+        if len(np.unique(left)) < min(3, len(np.unique(given))):
+            raise FedtwinError(
+                f"learning.dataset = {name!r}: x_train holds numbers from {given.min():.12g} to {given.max():.12g}, which in "
+                "float32 are all but one number; subtract their mean and scale them first."
             )
 
 

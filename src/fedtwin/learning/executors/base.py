@@ -60,10 +60,17 @@ class Workload:
 
     def check(self, samples: Sequence[int]) -> None:
         """Before the first round: the network can be trained on so many samples each, and keeps all its state where it must."""
-        if ":" in self.learning.model:
-            try_out(self.network(), self.learning, self.image_shape, self.classes)
+        if ":" in self.learning.model and self.fingerprint() != self.fingerprint():
+            raise FedtwinError(
+                f"learning.model = {self.learning.model!r} is another network when it is made again: all its chance must be "
+                "from torch's generator."
+            )
         if self.learning.batch_size == 1 or 1 in samples:
             require_training_on_one(self.network(), self.learning, self.image_shape, samples)
+
+    def fingerprint(self) -> str:
+        """The same for networks that are made the same and train the same, to the last bit."""
+        return try_out(self.network(), self.learning, self.image_shape, self.classes)
 
     def initial(self) -> tuple[Layout, Weights]:
         """The model everybody starts from."""

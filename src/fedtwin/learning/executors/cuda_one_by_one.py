@@ -18,7 +18,7 @@ from fedtwin.learning.executors.cuda_flat import (
     loss_and_correct,
 )
 from fedtwin.learning.layout import Weights
-from fedtwin.learning.local import Evaluated, Images, Trained, model_layout, needs_pairs
+from fedtwin.learning.local import Evaluated, Images, Trained, model_layout, needs_pairs, outputs_of
 from fedtwin.learning.partition import batch_sizes
 
 
@@ -71,13 +71,14 @@ class OneByOneTrainer:
             for epoch in torch.from_numpy(task.order).to(self._device):
                 for batch in torch.split(epoch, sizes):
                     self._gradient.zero_()
-                    outputs = self._model(self._images.normalised(self._images.x_train[batch]))
+                    outputs = outputs_of(self._model, self._images.normalised(self._images.x_train[batch]))
                     loss = functional.cross_entropy(outputs, self._images.y_train[batch])
                     loss.backward()  # type: ignore[no-untyped-call]
                     self._binding.keep_parameters()
                     self._parameters.lerp_(anchor, pull).add_(self._gradient, alpha=-rate)
                     total += loss.detach() * len(batch)
         self._binding.keep_buffers()
+        self._binding.require_the_same_tensors()
         finite = self._floats.isfinite().all().to(total.dtype)
         return self._floats.clone(), torch.stack([total, finite]), self._counters.clone()
 
@@ -90,7 +91,7 @@ class OneByOneTrainer:
             torch.manual_seed(0)
             for first in range(0, len(self._images.y_test), EVALUATION_BATCH):
                 x, y = (part[first : first + EVALUATION_BATCH] for part in (self._images.x_test, self._images.y_test))
-                total += loss_and_correct(self._model(self._images.normalised(x)), y)
+                total += loss_and_correct(outputs_of(self._model, self._images.normalised(x)), y)
         return total
 
     def _load(self, weights: Weights) -> None:

@@ -1,0 +1,67 @@
+"""A network of the user's own is built and tried in a second process too: it must be the same network there.
+
+Chance at import, and the order of a set of strings, which differs from process to process, show only there.
+"""
+
+import os
+import pickle
+import subprocess
+import sys
+import warnings
+from typing import TYPE_CHECKING
+
+from fedtwin.errors import FedtwinError, FedtwinWarning
+from fedtwin.usercode import code_digest
+
+if TYPE_CHECKING:
+    from fedtwin.learning.executors import Workload
+
+MARK = "fedtwin-fingerprint "
+COMMAND = "import sys; sys.path[:] = sys.argv[1:]; from fedtwin.learning.elsewhere import answer; answer()"
+_compared: set[tuple[object, ...]] = set()
+"""Networks that have passed in this process: the runs of a sweep ask once."""
+
+
+def require_the_same_elsewhere(workload: "Workload") -> None:
+    """Networks of a script or notebook itself (``__main__``) cannot be had in another process, and are not asked."""
+    name = workload.learning.model
+    if ":" not in name or name.startswith("__main__") or not sys.executable:
+        return
+    key = (name, code_digest("learning.model", name, workload.code_folder), workload.image_shape, workload.classes)
+    if key in _compared:
+        return
+    setting = f"learning.model = {name!r}"
+    found = _fingerprint_elsewhere(workload)
+    if found is None:
+        sentence = f"{setting} could not be made in a second process: whether it is the same network there is not known."
+        warnings.warn(sentence, FedtwinWarning, stacklevel=3)
+    elif found != workload.fingerprint():
+        raise FedtwinError(
+            f"{setting} is another network in another process: all its chance must be from torch's generator, in the factory, "
+            "and nothing may depend on the order of a set."
+        )
+    _compared.add(key)
+
+
+def answer() -> None:
+    """What the second process does."""
+    import torch
+
+    threads, workload = pickle.load(sys.stdin.buffer)
+    torch.set_num_threads(threads)
+    print(f"\n{MARK}{workload.fingerprint()}", flush=True)
+
+
+def _fingerprint_elsewhere(workload: "Workload") -> str | None:
+    import torch
+
+    hash_seed = "2" if os.environ.get("PYTHONHASHSEED") == "1" else "1"
+    done = subprocess.run(
+        [sys.executable, "-P", "-c", COMMAND, *sys.path],
+        input=pickle.dumps((torch.get_num_threads(), workload)),
+        env={**os.environ, "PYTHONHASHSEED": hash_seed},
+        capture_output=True,
+        check=False,
+    )
+    lines = done.stdout.decode(errors="replace").splitlines()
+    return next((line.removeprefix(MARK) for line in lines if line.startswith(MARK)), None)

@@ -226,7 +226,17 @@ def test_a_fleet_in_which_nothing_works_says_so(tmp_path: Path) -> None:
         assert re.search(r"given up: failed: false ended with 1: no message \(\d+\)", warnings()[-1])
         assert re.search(r"declined: (power|energy)-limit \(\d+\)", warnings()[-1])
         assert metric(fleet, "fedtwin_standstill_seconds") >= 1 and metric(fleet, "fedtwin_standstill_reasons") >= 2
-        assert fleet.stopped("edge") == 0, "the way of an upload is well"
+        assert fleet.stopped("edge") == 3, "the way of an upload is well, and nothing came of it"
+        assert re.search(r"error: No upload was mixed in: .*given up: failed: false ended with 1", fleet.log("edge"))
+
+
+def test_a_run_whose_rounds_came_to_nothing(tmp_path: Path) -> None:
+    with plant(tmp_path) as fleet:
+        begin(fleet, "--rounds", 2, fleet__devices=1, fleet__channels=1, live__heartbeat_s=0.3)
+        fleet.device("d0", fleet.url(), "--no-training", "--samples", 40, "--radio", "emulated", "--distance-m", 100_000)
+        assert fleet.ended("edge") == 3
+        assert re.search(r"error: No upload was mixed in: declined: (power|energy)-limit \(\d+\)", fleet.log("edge"))
+        assert (fleet.run / "summary.json").exists()
 
 
 def test_a_run_that_waits_for_devices_says_so(tmp_path: Path) -> None:

@@ -12,8 +12,10 @@ from fedtwin.errors import FedtwinError
 from fedtwin.live import run as runs
 from fedtwin.live.broker import Broker
 from fedtwin.live.edge import EdgeOptions, EdgeServer
+from fedtwin.live.ledger import LEDGER_NAME, read_events
 from fedtwin.live.logs import say
 from fedtwin.live.place import Place
+from fedtwin.live.reasons import Reasons
 from fedtwin.live.records import write_records
 from fedtwin.live.run import LiveRun
 from fedtwin.live.serving import StopSignals, serve
@@ -23,10 +25,11 @@ from fedtwin.live.worker import Worker, evaluator_command, initial_model_of
 
 @dataclass(frozen=True)
 class Served:
-    """How a run ended: its summary, and why no upload came through at that moment, if none did."""
+    """How a run ended: its summary; why no upload came through at that moment, if none did; why none was ever mixed in."""
 
     summary: dict[str, Any]
     trouble: str | None = None
+    nothing: str | None = None
 
 
 def begin_run(out: Path, config: Config, name: str, initial: Path | None) -> LiveRun:
@@ -66,7 +69,7 @@ def _serve_run(
     try:
         if run.core.finished:  # killed between its last event and its records
             Broker.stop_left_over(folder, options)
-            return Served(write_records(run.folder, run.core))
+            return Served(write_records(run.folder, run.core), nothing=why_nothing_was_mixed_in(run))
         servers = place.servers
         if not servers:
             broker = Broker.adopt_or_start(folder, options, insecure=place.insecure)
@@ -87,10 +90,22 @@ def _serve_run(
             return served(), edge.stop
 
         trouble = serve(make, signals)
-        return Served(write_records(run.folder, run.core), trouble)
+        return Served(write_records(run.folder, run.core), trouble, why_nothing_was_mixed_in(run))
     finally:
         if worker is not None:
             worker.stop()
         if broker is not None:
             broker.stop()
         run.close()
+
+
+def why_nothing_was_mixed_in(run: LiveRun) -> str | None:
+    """The reasons counted; None where an upload was mixed in, or the run was stopped before anything had come to nothing."""
+    if run.core.applied:
+        return None
+    reasons = Reasons()
+    for event in read_events(run.folder / LEDGER_NAME):
+        reasons.happened(event)
+    if not reasons and not run.core.finished:
+        return None
+    return "; ".join(reasons.told()) or "nobody was asked"

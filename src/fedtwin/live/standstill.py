@@ -3,7 +3,6 @@
 import logging
 import math
 import time
-from collections import Counter
 
 from fedtwin.live import events
 from fedtwin.live.core import Core
@@ -11,9 +10,7 @@ from fedtwin.live.desk import Desk
 from fedtwin.live.events import Event
 from fedtwin.live.logs import say
 from fedtwin.live.metrics import Metrics
-
-MOST_KINDS, MOST_TOLD, MOST_CHARACTERS = 100, 8, 80
-OTHERS = "other reasons"
+from fedtwin.live.reasons import Reasons
 
 
 class Standstill:
@@ -22,7 +19,7 @@ class Standstill:
     def __init__(self, desk: Desk, metrics: Metrics) -> None:
         self._desk, self._metrics = desk, metrics
         self._every_s = desk.core.live.warn_after_s
-        self._reasons: Counter[str] = Counter()
+        self._reasons = Reasons()
         self._since = self._next = time.monotonic()
         self._begin()
 
@@ -33,22 +30,9 @@ class Standstill:
         self._metrics.moves()
 
     def happened(self, event: Event) -> None:
-        match event:
-            case events.Applied():
-                self._begin()
-            case events.Declined():
-                self._count(f"declined: {event.reason}")
-            case events.GivenUp():
-                self._count(f"given up: {event.reason}")
-            case events.Refused():
-                self._count(f"refused: {event.reason.partition(':')[0]}")
-            case _:
-                pass
-
-    def _count(self, reason: str) -> None:
-        """Words of devices: cut, and no more kinds than can be kept."""
-        reason = reason[:MOST_CHARACTERS]
-        self._reasons[reason if reason in self._reasons or len(self._reasons) < MOST_KINDS else OTHERS] += 1
+        if isinstance(event, events.Applied):
+            self._begin()
+        self._reasons.happened(event)
 
     def look(self, trouble: str | None) -> None:
         """``trouble``: why the broker lets no upload through."""
@@ -57,7 +41,7 @@ class Standstill:
             return
         self._next = now + self._every_s
         devices = self._there(now)
-        reasons = [f"{reason} ({count})" for reason, count in self._reasons.most_common(MOST_TOLD)]
+        reasons = self._reasons.told()
         if waits := _waits_for(self._desk.core):
             reasons.insert(0, waits)
         if trouble is not None:

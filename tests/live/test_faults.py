@@ -16,6 +16,7 @@ import pytest
 from nats.aio.client import Client
 
 from fedtwin.live.broker import Broker, BrokerOptions
+from fedtwin.live.protocol import Telemetry
 from fedtwin.live.provision import provision
 from tests.live.plant import Plant, events_of, ledger_of, plant, write_model
 
@@ -260,3 +261,19 @@ def test_rights_from_before_there_were_pulses(tmp_path: Path) -> None:
         mixes_again(fleet)
         assert "no upload comes through" not in fleet.log("edge")
         assert fleet.stopped("edge") == 0
+
+
+def test_a_device_that_is_heard_and_never_joins_is_spoken_of(tmp_path: Path) -> None:
+    async def beat(url: str) -> None:
+        client = Client()
+        await client.connect([url])
+        for _ in range(15):
+            await client.publish("fedtwin.main.beat.ghost", Telemetry().encoded())
+            await asyncio.sleep(0.1)
+        await client.close()
+
+    with plant(tmp_path) as fleet:
+        begin(fleet, live__warn_after_s=1.0, live__heartbeat_s=0.3)
+        fleet.wait(lambda: "serving" in fleet.log("edge"), "serving")
+        asyncio.run(beat(fleet.url()))
+        fleet.wait(lambda: "the run waits for 3 devices; heard, but not joined: ghost" in fleet.log("edge"), "a warning", 5.0)

@@ -1,7 +1,6 @@
 """No upload mixed in although devices are there, whatever the reason: said again and again, with the reasons counted."""
 
 import logging
-import math
 import time
 
 from fedtwin.live import events
@@ -11,6 +10,8 @@ from fedtwin.live.events import Event
 from fedtwin.live.logs import say
 from fedtwin.live.metrics import Metrics
 from fedtwin.live.reasons import Reasons
+
+MOST_NAMED = 8
 
 
 class Standstill:
@@ -40,22 +41,22 @@ class Standstill:
         if now < self._next:
             return
         self._next = now + self._every_s
-        devices = self._there(now)
+        desk = self._desk
+        devices, strangers = desk.heard_lately(desk.core.members), desk.heard_lately(desk.strangers)
         reasons = self._reasons.told()
-        if waits := _waits_for(self._desk.core):
+        if waits := _waits_for(desk.core):
             reasons.insert(0, waits)
         if trouble is not None:
             reasons.insert(0, trouble)
-        if devices == 0 or (self._desk.core.open and not reasons):  # long trainings are no standstill
+        if not (devices or strangers) or (desk.core.open and not reasons):  # long trainings are no standstill
             return
+        if strangers and not (devices and desk.core.started):
+            reasons.append(f"heard, but not joined: {' '.join(strangers[:MOST_NAMED])}")
+        count = len(devices) or len(strangers)
         waited_s = round(now - self._since)
         told = "; ".join(reasons) or "nobody was asked"
-        say(logging.WARNING, f"no upload was mixed in for {waited_s} s although {devices} devices are there", reasons=told)
+        say(logging.WARNING, f"no upload was mixed in for {waited_s} s although {count} devices are there", reasons=told)
         self._metrics.stands_still(waited_s, self._reasons)
-
-    def _there(self, now: float) -> int:
-        desk = self._desk
-        return sum(now - desk.heard.get(name, -math.inf) <= desk.core.live.offline_after_s for name in desk.core.members)
 
 
 def _waits_for(core: Core) -> str | None:

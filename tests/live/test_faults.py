@@ -5,6 +5,7 @@ import os
 import re
 import shutil
 import signal
+import socket
 import subprocess
 import time
 import urllib.request
@@ -277,3 +278,26 @@ def test_a_device_that_is_heard_and_never_joins_is_spoken_of(tmp_path: Path) -> 
         fleet.wait(lambda: "serving" in fleet.log("edge"), "serving")
         asyncio.run(beat(fleet.url()))
         fleet.wait(lambda: "the run waits for 3 devices; heard, but not joined: ghost" in fleet.log("edge"), "a warning", 5.0)
+
+
+def test_our_broker_hangs_when_the_run_is_resumed(tmp_path: Path) -> None:
+    with plant(tmp_path) as fleet:
+        begin(fleet)
+        join(fleet, fleet.url())
+        fleet.wait_for("applied", count=3)
+        fleet.processes["edge"].kill()
+        fleet.processes["edge"].wait()
+        pid = broker_pid(fleet)
+        os.kill(pid, signal.SIGSTOP)
+        fleet.edge("--resume", fleet.run)
+        fleet.wait(lambda: "no upload comes through  reason=the broker is not reached" in fleet.log("edge"), "a word")
+        mixes_again(fleet, limit_s=40.0)
+        assert broker_pid(fleet) != pid and "the broker did not answer and was started again" in fleet.log("edge")
+        assert fleet.stopped("edge") == 0
+
+
+def test_a_broker_that_never_greets_is_the_exit_code(tmp_path: Path) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as deaf, plant(tmp_path) as fleet:
+        begin(fleet, "--server", f"nats://127.0.0.1:{deaf.getsockname()[1]}")
+        fleet.wait(lambda: "no upload comes through  reason=the broker is not reached" in fleet.log("edge"), "a word")
+        assert fleet.stopped("edge") == 4

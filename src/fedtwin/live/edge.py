@@ -10,12 +10,13 @@ from pathlib import Path
 
 import nats.errors
 import nats.js.errors
+from nats.aio.client import Client
 
 from fedtwin.errors import FedtwinError
 from fedtwin.live import events
 from fedtwin.live.asker import Asker
 from fedtwin.live.broker import Broker
-from fedtwin.live.datapath import DataPath
+from fedtwin.live.datapath import NOT_REACHED, RESTART_AFTER_S, TELL_EVERY_S, DataPath
 from fedtwin.live.desk import Desk
 from fedtwin.live.evaluation import Evaluations
 from fedtwin.live.events import Event
@@ -55,6 +56,7 @@ class EdgeServer:
         self._metrics = Metrics()
         self._stop_asked = asyncio.Event()
         self._opened = False
+        self._not_reached: str | None = None
         run.listeners += [self._count, _log]
 
     def stop(self) -> None:
@@ -63,23 +65,15 @@ class EdgeServer:
 
     @property
     def trouble(self) -> str | None:
-        """Why no upload came through when it ended; None where they did, or it never served."""
-        return self._path.trouble if self._opened else None
+        """Why no upload came through when it ended; None where they did, or it was stopped before that was clear."""
+        return self._path.trouble if self._opened else self._not_reached
 
     async def serve(self) -> bool:
         """True when all rounds are played, False when ``stop`` was called."""
         options = self._options
         if options.metrics is not None:
             say(logging.INFO, "metrics", port=self._metrics.serve(options.metrics))
-        connecting = connect(
-            options.servers,
-            name="edge",
-            inbox="edge",
-            credentials=options.credentials,
-            insecure=options.insecure,
-            on_reconnect=self._on_reconnect,
-        )
-        client = await unless_stopped(connecting, self._stop_asked)
+        client = await unless_stopped(self._connected(), self._stop_asked)
         if client is None:
             self._run.commit(events.Stopped(at_s=self._run.now_s(), finished=False))
             return False
@@ -109,6 +103,41 @@ class EdgeServer:
             return finished
         finally:
             await close(client)
+
+    async def _connected(self) -> Client:
+        options = self._options
+        connecting = asyncio.create_task(
+            connect(
+                options.servers,
+                name="edge",
+                inbox="edge",
+                credentials=options.credentials,
+                insecure=options.insecure,
+                on_reconnect=self._on_reconnect,
+            )
+        )
+        watching = asyncio.create_task(self._watch_while_connecting())
+        try:
+            await asyncio.wait([connecting, watching], return_when=asyncio.FIRST_COMPLETED)
+            if not connecting.done():
+                watching.result()  # a broker that cannot be started again
+            return await connecting
+        finally:
+            await end_tasks([connecting, watching])
+
+    async def _watch_while_connecting(self) -> None:
+        """It is said that nothing comes through; a broker of ours that hangs, or is gone, is started again."""
+        broker = self._options.broker
+        await asyncio.sleep(RESTART_AFTER_S)
+        while True:
+            self._not_reached = NOT_REACHED
+            say(logging.ERROR, "no upload comes through", reason=NOT_REACHED)
+            if broker is not None and not await asyncio.to_thread(broker.answers):
+                await asyncio.to_thread(broker.stop)
+                broker.restart()
+                say(logging.WARNING, "the broker did not answer and was started again")
+                self._metrics.repaired("broker")
+            await asyncio.sleep(TELL_EVERY_S)
 
     async def _open_until_it_works(self) -> bool:
         """The broker may be killed at this very moment."""

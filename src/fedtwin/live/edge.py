@@ -3,7 +3,6 @@
 import asyncio
 import logging
 import time
-from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -28,6 +27,7 @@ from fedtwin.live.reception import Reception
 from fedtwin.live.run import LiveRun
 from fedtwin.live.standstill import Standstill
 from fedtwin.live.transport import close, connect, end_tasks, unless_stopped
+from fedtwin.live.worker import Worker
 
 TICK_S = 0.05
 MIRROR_EVERY_S = 0.5
@@ -37,7 +37,7 @@ OPEN_S = 30.0
 
 @dataclass
 class EdgeOptions:
-    """Where the broker is; whether it is ours to look after, and the evaluation worker (called every tick, true if new)."""
+    """Where the broker is; whether it is ours to look after, and the evaluation worker, if that is."""
 
     servers: list[str]
     broker: Broker | None = None
@@ -45,7 +45,7 @@ class EdgeOptions:
     insecure: bool = False
     metrics: str | None = None
     grace_s: float = 10.0
-    look_after: Callable[[], bool] | None = None
+    worker: Worker | None = None
 
 
 class EdgeServer:
@@ -157,7 +157,7 @@ class EdgeServer:
     async def _open(self) -> None:
         desk = self._desk
         self._mirror: Mirror = await open_mirror(desk.js, desk.subjects.twin_bucket, self._core.live.replicas)
-        self._asker, self._intake, self._evaluations = Asker(desk), Intake(desk), Evaluations(desk)
+        self._asker, self._intake, self._evaluations = Asker(desk), Intake(desk), Evaluations(desk, self._options.worker)
         self._path = DataPath(desk, self._intake, self._options.broker, self._metrics)
         await self._path.open()
         await Reception(desk).open()
@@ -212,7 +212,8 @@ class EdgeServer:
         while True:
             await asyncio.sleep(TICK_S)
             self._look_after_the_broker()
-            if self._options.look_after is not None and not self._desk.stopping.is_set() and self._options.look_after():
+            worker = self._options.worker
+            if worker is not None and not self._desk.stopping.is_set() and worker.look_after():
                 self._evaluations.worker_is_new()
             if self._path.trouble is not None:
                 self._give_up_after = time.monotonic() + self._core.live.deadline_margin_s
@@ -220,7 +221,7 @@ class EdgeServer:
                 self._give_up_overdue()
                 self._mark_the_silent()
             self._release()
-            if not self._desk.stopping.is_set():
+            if not self._desk.stopping.is_set() and not self._core.done:
                 self._standstill.look(self._path.trouble)
             self._evaluations.tick()
             self._asker.try_again_after_a_while()

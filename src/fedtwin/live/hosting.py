@@ -2,6 +2,7 @@
 
 import logging
 from collections.abc import Callable, Coroutine
+from contextlib import ExitStack
 from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
@@ -77,8 +78,7 @@ def _serve_run(
             say(logging.INFO, f"devices connect with: fedtwin device NAME --server {broker.url} --run {run.name}")
         if evaluator and run.config.learning is not None and find_spec("torch") is not None and place.has("evaluator"):
             worker = Worker(evaluator_command(servers, run.name, run.config.code.folder, place, logs))
-        look_after = worker.look_after if worker is not None else None
-        edge_options = EdgeOptions(servers, broker, place.credentials_of("edge"), place.insecure, metrics, grace_s, look_after)
+        edge_options = EdgeOptions(servers, broker, place.credentials_of("edge"), place.insecure, metrics, grace_s, worker)
 
         def make() -> tuple[Coroutine[Any, Any, str | None], Callable[[], None]]:
             edge = EdgeServer(run, edge_options)
@@ -92,11 +92,12 @@ def _serve_run(
         trouble = serve(make, signals)
         return Served(write_records(run.folder, run.core), trouble, why_nothing_was_mixed_in(run))
     finally:
-        if worker is not None:
-            worker.stop()
-        if broker is not None:
-            broker.stop()
-        run.close()
+        with ExitStack() as ends:  # all of them, whichever is cut short
+            ends.callback(run.close)
+            if broker is not None:
+                ends.callback(broker.stop)
+            if worker is not None:
+                ends.callback(worker.stop)
 
 
 def why_nothing_was_mixed_in(run: LiveRun) -> str | None:

@@ -29,7 +29,7 @@ from fedtwin.live.standstill import Standstill
 from fedtwin.live.transport import close, connect, end_tasks, unless_stopped
 from fedtwin.live.worker import Worker
 
-TICK_S = 0.05
+TICK_S, PAUSED_S = 0.05, 2.0
 MIRROR_EVERY_S = 0.5
 READY_TRIES, READY_PAUSE_S = 50, 0.2
 OPEN_S = 30.0
@@ -209,8 +209,12 @@ class EdgeServer:
     # Time
 
     async def _tick_for_ever(self) -> None:
+        last = time.monotonic()
         while True:
             await asyncio.sleep(TICK_S)
+            last, since = time.monotonic(), last
+            if last - since > PAUSED_S:
+                self._was_away(last - since)
             self._look_after_the_broker()
             worker = self._options.worker
             if worker is not None and not self._desk.stopping.is_set() and worker.look_after():
@@ -237,6 +241,12 @@ class EdgeServer:
             say(logging.WARNING, "the broker is gone and is started again")
             broker.restart()
             self._metrics.repaired("broker")
+
+    def _was_away(self, away_s: float) -> None:
+        """This process stood still: what was sent to it meanwhile has not been read yet."""
+        say(logging.WARNING, f"the edge server itself stood still for {away_s:.1f} s")
+        self._give_up_after = time.monotonic() + self._core.live.deadline_margin_s
+        self._desk.heard = {name: heard + away_s for name, heard in self._desk.heard.items()}
 
     def _give_up_overdue(self) -> None:
         """Not at once after a time without the broker, or without us: uploads that waited there come first."""

@@ -42,6 +42,7 @@ from fedtwin.power import REASONS
 CALL_JITTER_S = 0.3
 STOP_S = 5.0
 REPORTED_S = 0.5
+PART_S = 60.0
 
 __all__ = ["Agent", "AgentOptions"]
 
@@ -287,7 +288,7 @@ class Agent:
     async def _train_and_upload(self, task: Task, body: bytes, offer: Offer) -> Done:
         if task.object_name is not None:
             bucket = self._subjects.models_bucket
-            body = await get_object(self._client.jetstream(), bucket, task.object_name, task.model_bytes)
+            body = await get_object(self._client.jetstream(timeout=PART_S), bucket, task.object_name, task.model_bytes)
         if len(body) != task.model_bytes:
             raise TrainingError(f"{len(body)} bytes of the model came, {task.model_bytes} were announced")
 

@@ -301,3 +301,28 @@ def test_a_broker_that_never_greets_is_the_exit_code(tmp_path: Path) -> None:
         begin(fleet, "--server", f"nats://127.0.0.1:{deaf.getsockname()[1]}")
         fleet.wait(lambda: "no upload comes through  reason=the broker is not reached" in fleet.log("edge"), "a word")
         assert fleet.stopped("edge") == 4
+
+
+@pytest.mark.parametrize("what", ["stream", "consumer"])
+def test_settings_at_the_broker_that_were_changed(tmp_path: Path, what: str) -> None:
+    """The pulse goes through, and nothing else does."""
+
+    async def only_pulses(url: str) -> None:
+        client = Client()
+        await client.connect([url])
+        js = client.jetstream()
+        if what == "stream":
+            stream = (await js.stream_info(STREAM)).config
+            await js.update_stream(stream, subjects=["fedtwin.main.pulse"])
+        else:
+            consumer = (await js.consumer_info(STREAM, "edge")).config
+            await js.add_consumer(STREAM, consumer, filter_subject="fedtwin.main.pulse")
+        await client.close()
+
+    with plant(tmp_path) as fleet:
+        begin(fleet)
+        join(fleet, fleet.url())
+        fleet.wait_for("applied", count=3)
+        asyncio.run(only_pulses(fleet.url()))
+        fleet.wait(lambda: f"the {what} had other settings" in fleet.log("edge"), "a word", 8.0)
+        mixes_again(fleet)

@@ -69,6 +69,8 @@ class DataPath:
         before = self._intake.delivered
         try:
             await self._make_missing()
+            for what in await self._intake.set_right():
+                self._mended(what, f"the {what} had other settings, ours are set again")
             if self._blind:
                 self._well()
                 return

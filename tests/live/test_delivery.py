@@ -68,7 +68,7 @@ def test_an_attempt_in_which_the_connection_broke_is_known_for_it(monkeypatch: p
 @asynccontextmanager
 async def slow_link(port: int, bytes_per_s: float) -> AsyncIterator[tuple[str, list[int]]]:
     """An address that leads to the port, and how many bytes came that way."""
-    passed = [0]
+    passed, ended = [0], asyncio.Event()
 
     async def pump(reader: asyncio.StreamReader, writer: asyncio.StreamWriter, rate: float) -> None:
         while data := await reader.read(2048):
@@ -79,13 +79,16 @@ async def slow_link(port: int, bytes_per_s: float) -> AsyncIterator[tuple[str, l
 
     async def through(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         to_reader, to_writer = await asyncio.open_connection("127.0.0.1", port)
-        await asyncio.gather(pump(reader, to_writer, bytes_per_s), pump(to_reader, writer, 1e9), return_exceptions=True)
+        pumps = pump(reader, to_writer, bytes_per_s), pump(to_reader, writer, 1e9)
+        await asyncio.gather(*pumps, return_exceptions=True)
+        ended.set()
 
     server = await asyncio.start_server(through, "127.0.0.1", 0, limit=4096)
     try:
         yield f"nats://127.0.0.1:{server.sockets[0].getsockname()[1]}", passed
     finally:
         server.close()
+        await asyncio.wait_for(ended.wait(), 10.0)
 
 
 @pytest.mark.parametrize("objects", [False, True])

@@ -83,8 +83,7 @@ class Delivery:
                 sent = self._client.stats["out_bytes"]
                 if not await self._read_by_the_broker(task, reconnects):
                     raise ConnectionError("the connection broke")
-                still = self._client.stats["out_bytes"] - sent < MOVING_BYTES
-                if not await _done(task, PUBLISH_TIMEOUT_S) and still:
+                if not await _done(task, PUBLISH_TIMEOUT_S) and self._client.stats["out_bytes"] - sent < MOVING_BYTES:
                     raise TimeoutError("no acknowledgement in time")
             await task
         finally:

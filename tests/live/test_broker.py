@@ -13,6 +13,7 @@ import pytest
 
 from fedtwin.errors import FedtwinError
 from fedtwin.live.broker import Broker, BrokerOptions, runs_with
+from fedtwin.live.provision import provision
 from fedtwin.live.transport import connect
 from tests.live.brokers import running, until
 
@@ -138,3 +139,16 @@ def test_listening_to_others_needs_credentials(tmp_path: Path, host: str) -> Non
 def test_incomplete_credentials_are_named(tmp_path: Path) -> None:
     with pytest.raises(FedtwinError, match=r"lack a readable ca\.pem"):
         Broker.start(tmp_path / "broker", BrokerOptions(tmp_path / "store", credentials=tmp_path / "none"))
+
+
+@pytest.mark.parametrize("secure", [False, True])
+def test_a_broker_that_hangs_does_not_answer(tmp_path: Path, secure: bool) -> None:
+    if secure:
+        provision(tmp_path / "fleet", run="main", server_names=["127.0.0.1"], devices=[])
+    with running(tmp_path, tmp_path / "fleet" if secure else None) as broker:
+        assert broker.answers()
+        os.kill(broker.pid, signal.SIGSTOP)
+        assert not broker.answers(limit_s=0.3)
+        os.kill(broker.pid, signal.SIGCONT)
+        assert broker.answers()
+    assert not broker.answers()

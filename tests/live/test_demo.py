@@ -32,3 +32,10 @@ def test_the_demo_trains_and_says_how_well(cli: Cli, tmp_path: Path) -> None:
     assert again.returncode == 2 and again.stderr.count("\n") == 1
     assert "--out 'demo' exists already" in again.stderr
     assert {path: path.stat().st_mtime_ns for path in folder.rglob("*")} == before
+
+
+def test_a_demo_in_which_everybody_declines(cli: Cli, tmp_path: Path) -> None:
+    done = cli(*ARGUMENTS[:4], "--rounds", 2, *ARGUMENTS[6:], "--set", "objective.max_energy_j=1e-9")
+    assert done.returncode == 3, done.stderr
+    assert done.stderr.splitlines()[-1].startswith("error: No upload was mixed in: declined: compute-energy (")
+    assert (tmp_path / "demo" / "summary.json").exists()

@@ -5,6 +5,7 @@ import os
 import re
 import shutil
 import signal
+import socket
 import subprocess
 import time
 import urllib.request
@@ -16,6 +17,7 @@ import pytest
 from nats.aio.client import Client
 
 from fedtwin.live.broker import Broker, BrokerOptions
+from fedtwin.live.protocol import Telemetry
 from fedtwin.live.provision import provision
 from tests.live.plant import Plant, events_of, ledger_of, plant, write_model
 
@@ -226,7 +228,17 @@ def test_a_fleet_in_which_nothing_works_says_so(tmp_path: Path) -> None:
         assert re.search(r"given up: failed: false ended with 1: no message \(\d+\)", warnings()[-1])
         assert re.search(r"declined: (power|energy)-limit \(\d+\)", warnings()[-1])
         assert metric(fleet, "fedtwin_standstill_seconds") >= 1 and metric(fleet, "fedtwin_standstill_reasons") >= 2
-        assert fleet.stopped("edge") == 0, "the way of an upload is well"
+        assert fleet.stopped("edge") == 3, "the way of an upload is well, and nothing came of it"
+        assert re.search(r"error: No upload was mixed in: .*given up: failed: false ended with 1", fleet.log("edge"))
+
+
+def test_a_run_whose_rounds_came_to_nothing(tmp_path: Path) -> None:
+    with plant(tmp_path) as fleet:
+        begin(fleet, "--rounds", 2, fleet__devices=1, fleet__channels=1, live__heartbeat_s=0.3)
+        fleet.device("d0", fleet.url(), "--no-training", "--samples", 40, "--radio", "emulated", "--distance-m", 100_000)
+        assert fleet.ended("edge") == 3
+        assert re.search(r"error: No upload was mixed in: declined: (power|energy)-limit \(\d+\)", fleet.log("edge"))
+        assert (fleet.run / "summary.json").exists()
 
 
 def test_a_run_that_waits_for_devices_says_so(tmp_path: Path) -> None:
@@ -250,3 +262,67 @@ def test_rights_from_before_there_were_pulses(tmp_path: Path) -> None:
         mixes_again(fleet)
         assert "no upload comes through" not in fleet.log("edge")
         assert fleet.stopped("edge") == 0
+
+
+def test_a_device_that_is_heard_and_never_joins_is_spoken_of(tmp_path: Path) -> None:
+    async def beat(url: str) -> None:
+        client = Client()
+        await client.connect([url])
+        for _ in range(15):
+            await client.publish("fedtwin.main.beat.ghost", Telemetry().encoded())
+            await asyncio.sleep(0.1)
+        await client.close()
+
+    with plant(tmp_path) as fleet:
+        begin(fleet, live__warn_after_s=1.0, live__heartbeat_s=0.3)
+        fleet.wait(lambda: "serving" in fleet.log("edge"), "serving")
+        asyncio.run(beat(fleet.url()))
+        fleet.wait(lambda: "the run waits for 3 devices; heard, but not joined: ghost" in fleet.log("edge"), "a warning", 5.0)
+
+
+def test_our_broker_hangs_when_the_run_is_resumed(tmp_path: Path) -> None:
+    with plant(tmp_path) as fleet:
+        begin(fleet)
+        join(fleet, fleet.url())
+        fleet.wait_for("applied", count=3)
+        fleet.processes["edge"].kill()
+        fleet.processes["edge"].wait()
+        pid = broker_pid(fleet)
+        os.kill(pid, signal.SIGSTOP)
+        fleet.edge("--resume", fleet.run)
+        fleet.wait(lambda: "no upload comes through  reason=the broker is not reached" in fleet.log("edge"), "a word")
+        mixes_again(fleet, limit_s=40.0)
+        assert broker_pid(fleet) != pid and "the broker did not answer and was started again" in fleet.log("edge")
+        assert fleet.stopped("edge") == 0
+
+
+def test_a_broker_that_never_greets_is_the_exit_code(tmp_path: Path) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as deaf, plant(tmp_path) as fleet:
+        begin(fleet, "--server", f"nats://127.0.0.1:{deaf.getsockname()[1]}")
+        fleet.wait(lambda: "no upload comes through  reason=the broker is not reached" in fleet.log("edge"), "a word")
+        assert fleet.stopped("edge") == 4
+
+
+@pytest.mark.parametrize("what", ["stream", "consumer"])
+def test_settings_at_the_broker_that_were_changed(tmp_path: Path, what: str) -> None:
+    """The pulse goes through, and nothing else does."""
+
+    async def only_pulses(url: str) -> None:
+        client = Client()
+        await client.connect([url])
+        js = client.jetstream()
+        if what == "stream":
+            stream = (await js.stream_info(STREAM)).config
+            await js.update_stream(stream, subjects=["fedtwin.main.pulse"])
+        else:
+            consumer = (await js.consumer_info(STREAM, "edge")).config
+            await js.add_consumer(STREAM, consumer, filter_subject="fedtwin.main.pulse")
+        await client.close()
+
+    with plant(tmp_path) as fleet:
+        begin(fleet)
+        join(fleet, fleet.url())
+        fleet.wait_for("applied", count=3)
+        asyncio.run(only_pulses(fleet.url()))
+        fleet.wait(lambda: f"the {what} had other settings" in fleet.log("edge"), "a word", 8.0)
+        mixes_again(fleet)

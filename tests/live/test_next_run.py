@@ -1,12 +1,18 @@
 """Devices outlive edge servers and runs: whatever comes next is joined with its own settings."""
 
+import signal
+import time
 from pathlib import Path
 from statistics import median
 
 from fedtwin.config import load_config
 from fedtwin.live.broker import free_port
+from fedtwin.live.delivery import PUBLISH_TIMEOUT_S
 from fedtwin.physics.world import World
-from tests.live.plant import events_of, ledger_of, plant
+from tests.live.brokers import running
+from tests.live.plant import events_of, ledger_of, plant, until
+
+EMULATED = ("--no-training", "--samples", 40, "--radio", "emulated", "--distance-m", 150)
 
 
 def test_a_device_that_outlives_its_run_joins_the_next_with_its_settings(tmp_path: Path) -> None:
@@ -64,3 +70,19 @@ def test_a_fleet_in_a_file_is_not_emulated_by_whoever_has_no_such_file(tmp_path:
         fleet.edge("--resume", fleet.run, "--run", "other")
         assert fleet.ended("edge") == 2
         assert "--run 'other' is not the name of the run" in fleet.log("edge")
+
+
+def test_a_new_edge_server_that_is_frozen_when_its_devices_say_hello(tmp_path: Path) -> None:
+    """They say it again until they are answered."""
+    settings = {"fleet__devices": 1, "fleet__channels": 1, "live__heartbeat_s": 0.3}
+    with running(tmp_path) as broker, plant(tmp_path) as fleet:
+        fleet.new_edge("--rounds", 3, "--server", broker.url, **settings)
+        fleet.device("d0", broker.url, *EMULATED)
+        assert fleet.ended("edge") == 0
+        fleet.run, before = tmp_path / "again", fleet.log("edge").count("serving")
+        edge = fleet.new_edge("--rounds", 3, "--server", broker.url, **settings)
+        until(lambda: fleet.log("edge").count("serving") > before, "serving")
+        edge.send_signal(signal.SIGSTOP)
+        time.sleep(PUBLISH_TIMEOUT_S + 1.5)
+        edge.send_signal(signal.SIGCONT)
+        assert fleet.ended("edge") == 0

@@ -7,7 +7,7 @@ from pathlib import Path
 import pyarrow.parquet as pq
 import pytest
 
-from tests.live.plant import events_of, plant
+from tests.live.plant import events_of, ledger_of, plant
 
 
 @pytest.mark.parametrize("late", ["mix", "refuse"])
@@ -74,3 +74,25 @@ def test_a_device_that_fails_at_once_does_not_use_up_the_rounds(tmp_path: Path) 
         first, last = fleet.wait_for("given-up"), fleet.wait_for("given-up", count=4)
         assert first["reason"] == "failed: false ended with 1: no message" and first["status"] == "offline"
         assert last["at_s"] - first["at_s"] > 2 * beat_s
+
+
+def test_an_edge_server_that_pauses_does_not_make_its_devices_pay(tmp_path: Path) -> None:
+    """Uploads that waited for it come before deadlines, and nobody was silent."""
+    with plant(tmp_path) as fleet:
+        fleet.new_edge(
+            "--rounds", 100_000, fleet__devices=2, fleet__channels=1, live__late="refuse", live__deadline_margin_s=1.0,
+            live__heartbeat_s=0.2, live__offline_after_s=1.0,
+        )  # fmt: skip
+        url = fleet.url()
+        for name in ("d0", "d1"):
+            fleet.device(name, url, "--no-training", "--samples", 40, "--radio", "emulated", "--distance-m", 150)
+        fleet.wait_for("applied", count=2)
+        fleet.wait_for("dispatched", count=len(events_of(fleet.run, "dispatched")) + 1)
+        edge = fleet.processes["edge"]
+        edge.send_signal(signal.SIGSTOP)
+        sent, now_s = events_of(fleet.run, "dispatched")[-1], ledger_of(fleet.run)[-1]["at_s"]
+        time.sleep(sent["deadline_s"] - now_s + 3.0)
+        edge.send_signal(signal.SIGCONT)
+        fleet.wait_for("applied", count=len(events_of(fleet.run, "applied")) + 3)
+        assert not events_of(fleet.run, "given-up") and not events_of(fleet.run, "refused")
+        assert not events_of(fleet.run, "status")

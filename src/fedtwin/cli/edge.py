@@ -11,7 +11,7 @@ from fedtwin.cli.screen import number, print_json, print_table
 from fedtwin.config import Config, replace_settings
 from fedtwin.errors import FedtwinError
 
-NO_UPLOAD_COMES_THROUGH = 4
+NOTHING_MIXED_IN, NO_UPLOAD_COMES_THROUGH = 3, 4
 
 
 def edge(
@@ -89,6 +89,9 @@ def edge(
     if served.trouble is not None:
         typer.echo(f"error: No upload came through when the run ended: {served.trouble}.", err=True)
         raise typer.Exit(NO_UPLOAD_COMES_THROUGH)
+    if served.nothing is not None:
+        typer.echo(f"error: No upload was mixed in: {served.nothing}.", err=True)
+        raise typer.Exit(NOTHING_MIXED_IN)
 
 
 def live_configuration(config: Config, *, time_scale: float | None) -> Config:

@@ -44,6 +44,7 @@ def demo(
     as_json: JsonOption = False,
 ) -> None:
     """Train digits on a fleet of this machine's processes: a broker, an edge server and eight unlike devices."""
+    from fedtwin.cli.edge import print_summary
     from fedtwin.live import demo as fleet
     from fedtwin.live.records import read_tasks
     from fedtwin.live.serving import require_nats
@@ -72,11 +73,12 @@ def demo(
     summary = read_summary(out)
     if as_json:
         print_json(summary)
-        return
-    from fedtwin.cli.edge import print_summary
-
-    _print_predictions(read_tasks(out))
-    print_summary(summary, out)
+    else:
+        _print_predictions(read_tasks(out))
+        print_summary(summary, out)
+    if processes.edge.returncode != 0:
+        typer.echo(f"error: {fleet.last_words(out / 'logs' / 'edge.log')}", err=True)
+        raise typer.Exit(processes.edge.returncode)
 
 
 def _configuration(

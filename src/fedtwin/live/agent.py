@@ -42,6 +42,7 @@ from fedtwin.power import REASONS
 CALL_JITTER_S = 0.3
 STOP_S = 5.0
 REPORTED_S = 0.5
+PART_S = 60.0
 
 __all__ = ["Agent", "AgentOptions"]
 
@@ -61,7 +62,7 @@ class Agent:
         self._stop, self._bell = asyncio.Event(), asyncio.Event()
         self._subscriptions: list[Subscription] = []
         self._welcome: Welcome | None = None
-        self._other_run = False
+        self._other_run = self._unheard = False
         self._client: Client
         self._delivery: Delivery
         self._planner: Planner
@@ -113,7 +114,7 @@ class Agent:
         welcome = await self._hello(Hello())
         if welcome is None:
             return False
-        self._welcome, self._other_run = welcome, False
+        self._welcome, self._other_run, self._unheard = welcome, False, False
         config = Config.model_validate(welcome.config)
         emulated, devices = self._options.fleet_device, config.fleet.devices
         if emulated is not None and not welcome.fleet_is_drawn:
@@ -173,9 +174,13 @@ class Agent:
             raise FedtwinError(f"--credentials: the broker lets them speak for another device or run, not as {self._name!r}.")
 
     async def _say_hello_again(self) -> None:
-        """If the run is still the one we are prepared for: a new one has other settings, and is joined as one."""
+        """If the run is still the one we are prepared for: a new one has other settings, and is joined as one.
+
+        Without an answer it is said again with the next heartbeat.
+        """
         if not self._subscriptions:
             return
+        self._unheard = True
         subject = self._subjects.hello(self._name)
         with suppress(nats.errors.Error, TimeoutError, ValidationError):
             answer = await self._client.request(subject, Hello().encoded(), timeout=PUBLISH_TIMEOUT_S)
@@ -185,6 +190,7 @@ class Agent:
                 self._bell.set()
                 return
             await self._client.request(subject, self._introduction(fresh=False).encoded(), timeout=PUBLISH_TIMEOUT_S)
+            self._unheard = False
 
     async def _on_call(self, message: Msg) -> None:  # noqa: ARG002
         """The edge server was started again and wants to hear everybody, not all at once."""
@@ -197,6 +203,8 @@ class Agent:
             self._check_the_connection()
             with suppress(nats.errors.Error, TimeoutError):
                 await self._client.publish(self._subjects.beat(self._name), self._telemetry().encoded())
+            if self._unheard:
+                await unless_stopped(self._say_hello_again(), self._stop)
             await self._pause(self._heartbeat_s)
 
     def _telemetry(self) -> Telemetry:
@@ -280,7 +288,7 @@ class Agent:
     async def _train_and_upload(self, task: Task, body: bytes, offer: Offer) -> Done:
         if task.object_name is not None:
             bucket = self._subjects.models_bucket
-            body = await get_object(self._client.jetstream(), bucket, task.object_name, task.model_bytes)
+            body = await get_object(self._client.jetstream(timeout=PART_S), bucket, task.object_name, task.model_bytes)
         if len(body) != task.model_bytes:
             raise TrainingError(f"{len(body)} bytes of the model came, {task.model_bytes} were announced")
 

@@ -9,14 +9,16 @@ from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 
 from fedtwin.errors import FedtwinError
 from fedtwin.live.broker_config import BrokerOptions, check_exposure, config_text
-from fedtwin.live.broker_process import ended_with_parent, executable, free_port, runs_with, wait_until
+from fedtwin.live.broker_process import answers, ended_with_parent, executable, free_port, runs_with, wait_until
 from fedtwin.live.whole_file import write_whole
 
 __all__ = ["Broker", "BrokerOptions", "free_port", "runs_with"]
 START_S, STOP_S = 20.0, 10.0
+ANSWER_S = 2.0
 PORT_TRIES = 5
 
 
@@ -89,6 +91,11 @@ class Broker:
 
     def alive(self) -> bool:
         return self._process.poll() is None if self._process else runs_with(self.pid, str(self.folder / "nats.conf"))
+
+    def answers(self, limit_s: float = ANSWER_S) -> bool:
+        """False where it runs and hangs."""
+        place, secure = urlsplit(self.url), self.options.credentials is not None
+        return answers(place.hostname or "", place.port or 0, secure=secure, limit_s=limit_s)
 
     def room_bytes(self) -> int:
         """What is left on the disk of its store."""

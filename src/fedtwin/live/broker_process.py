@@ -5,6 +5,7 @@ import os
 import shutil
 import signal
 import socket
+import ssl
 import subprocess
 import sys
 import time
@@ -33,6 +34,22 @@ def free_port(host: str = "127.0.0.1") -> int:
     with socket.socket(family) as probe:
         probe.bind((host, 0))
         return int(probe.getsockname()[1])
+
+
+def answers(host: str, port: int, *, secure: bool, limit_s: float) -> bool:
+    """Whether a server says anything to whoever connects: its greeting, or its part of a TLS handshake, a refusal too."""
+    try:
+        with socket.create_connection((host, port), timeout=limit_s) as plain:
+            if not secure:
+                return bool(plain.recv(1))
+            context = ssl.create_default_context()
+            context.check_hostname, context.verify_mode = False, ssl.CERT_NONE  # nothing is said to it
+            with context.wrap_socket(plain):
+                return True
+    except ssl.SSLError:
+        return True
+    except OSError:
+        return False
 
 
 def executable() -> str:

@@ -1,5 +1,6 @@
 """The NATS library's client, where it trusts too much: unreadable headers, inboxes that can be guessed, lost connections."""
 
+import asyncio
 import secrets
 
 from nats.aio import client
@@ -20,6 +21,12 @@ class Client(client.Client):
             return await super()._process_headers(headers)
         except Exception:
             return None
+
+    async def _process_pong(self) -> None:
+        """The library would stop reading where nobody waits for the answer to a ping any more."""
+        if self._pongs and self._pongs[0].done():
+            self._pongs[0] = asyncio.get_running_loop().create_future()
+        await super()._process_pong()
 
     async def _connect_to_server(self, s: client.Srv) -> None:
         await super()._connect_to_server(s)

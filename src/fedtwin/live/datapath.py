@@ -25,6 +25,7 @@ TELL_EVERY_S = 10.0
 RESTART_AFTER_S, MOST_RESTART_AFTER_S = 5.0, 60.0
 LEAST_ROOM_BYTES = 2**20
 TOO_MANY_WAIT = 10077  # the broker's number for a subject that has all the messages it may have
+NOT_REACHED = "the broker is not reached"
 TROUBLES = (nats.errors.Error, nats.js.errors.Error, TimeoutError, OSError)
 
 
@@ -61,11 +62,15 @@ class DataPath:
     async def _look(self) -> None:
         if not self._desk.client.is_connected:
             if not self._desk.stopping.is_set():  # else it may be stopped with us
-                self._broken("the broker is not reached")
+                self._broken(NOT_REACHED)
+                if self._broker is not None and self._broker.alive() and not await asyncio.to_thread(self._broker.answers):
+                    await self._start_the_broker_again()
             return
         before = self._intake.delivered
         try:
             await self._make_missing()
+            for what in await self._intake.set_right():
+                self._mended(what, f"the {what} had other settings, ours are set again")
             if self._blind:
                 self._well()
                 return

@@ -17,6 +17,7 @@ from fedtwin.live.ledger import LEDGER_NAME
 
 LOOK_EVERY_S = 0.1
 STOP_S = 15.0
+NOTHING_MIXED_IN = 3
 
 
 @dataclass
@@ -85,7 +86,7 @@ def follow(out: Path, fleet: Fleet, work: Path, happened: Callable[[Event], None
             if device.poll() not in (None, 0):
                 raise FedtwinError(f"device-{number} ended: {last_words(work / f'device-{number}.log')}")
         time.sleep(LOOK_EVERY_S)
-    if fleet.edge.returncode != 0:
+    if fleet.edge.returncode not in (0, NOTHING_MIXED_IN):
         raise FedtwinError(f"The edge server ended: {last_words(work / 'edge.log')}")
 
 

@@ -1,8 +1,10 @@
 """What the parts of the edge server share: the run, the connection, who was heard when, and the bell that wakes the asker."""
 
 import asyncio
+import math
 import time
 from collections import OrderedDict
+from collections.abc import Iterable
 
 from nats.aio.client import Client
 from nats.js import JetStreamContext
@@ -80,6 +82,10 @@ class Desk:
 
     def remember_stranger(self, name: str, telemetry: Telemetry) -> None:
         """Telemetry of a device that has not joined: an MQTT sensor, say. It is shown, and never asked."""
-        self.strangers[name] = telemetry
+        self.strangers[name], self.heard[name] = telemetry, time.monotonic()
         if len(self.strangers) > MOST_STRANGERS:
-            self.strangers.popitem(last=False)
+            self.heard.pop(self.strangers.popitem(last=False)[0], None)
+
+    def heard_lately(self, names: Iterable[str]) -> list[str]:
+        since = time.monotonic() - self.core.live.offline_after_s
+        return [name for name in names if self.heard.get(name, -math.inf) >= since]

@@ -3,19 +3,19 @@
 import asyncio
 import logging
 import time
-from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
 import nats.errors
 import nats.js.errors
+from nats.aio.client import Client
 
 from fedtwin.errors import FedtwinError
 from fedtwin.live import events
 from fedtwin.live.asker import Asker
 from fedtwin.live.broker import Broker
-from fedtwin.live.datapath import DataPath
+from fedtwin.live.datapath import NOT_REACHED, RESTART_AFTER_S, TELL_EVERY_S, DataPath
 from fedtwin.live.desk import Desk
 from fedtwin.live.evaluation import Evaluations
 from fedtwin.live.events import Event
@@ -27,8 +27,9 @@ from fedtwin.live.reception import Reception
 from fedtwin.live.run import LiveRun
 from fedtwin.live.standstill import Standstill
 from fedtwin.live.transport import close, connect, end_tasks, unless_stopped
+from fedtwin.live.worker import Worker
 
-TICK_S = 0.05
+TICK_S, PAUSED_S = 0.05, 2.0
 MIRROR_EVERY_S = 0.5
 READY_TRIES, READY_PAUSE_S = 50, 0.2
 OPEN_S = 30.0
@@ -36,7 +37,7 @@ OPEN_S = 30.0
 
 @dataclass
 class EdgeOptions:
-    """Where the broker is; whether it is ours to look after, and the evaluation worker (called every tick, true if new)."""
+    """Where the broker is; whether it is ours to look after, and the evaluation worker, if that is."""
 
     servers: list[str]
     broker: Broker | None = None
@@ -44,7 +45,7 @@ class EdgeOptions:
     insecure: bool = False
     metrics: str | None = None
     grace_s: float = 10.0
-    look_after: Callable[[], bool] | None = None
+    worker: Worker | None = None
 
 
 class EdgeServer:
@@ -55,6 +56,7 @@ class EdgeServer:
         self._metrics = Metrics()
         self._stop_asked = asyncio.Event()
         self._opened = False
+        self._not_reached: str | None = None
         run.listeners += [self._count, _log]
 
     def stop(self) -> None:
@@ -63,23 +65,15 @@ class EdgeServer:
 
     @property
     def trouble(self) -> str | None:
-        """Why no upload came through when it ended; None where they did, or it never served."""
-        return self._path.trouble if self._opened else None
+        """Why no upload came through when it ended; None where they did, or it was stopped before that was clear."""
+        return self._path.trouble if self._opened else self._not_reached
 
     async def serve(self) -> bool:
         """True when all rounds are played, False when ``stop`` was called."""
         options = self._options
         if options.metrics is not None:
             say(logging.INFO, "metrics", port=self._metrics.serve(options.metrics))
-        connecting = connect(
-            options.servers,
-            name="edge",
-            inbox="edge",
-            credentials=options.credentials,
-            insecure=options.insecure,
-            on_reconnect=self._on_reconnect,
-        )
-        client = await unless_stopped(connecting, self._stop_asked)
+        client = await unless_stopped(self._connected(), self._stop_asked)
         if client is None:
             self._run.commit(events.Stopped(at_s=self._run.now_s(), finished=False))
             return False
@@ -110,6 +104,41 @@ class EdgeServer:
         finally:
             await close(client)
 
+    async def _connected(self) -> Client:
+        options = self._options
+        connecting = asyncio.create_task(
+            connect(
+                options.servers,
+                name="edge",
+                inbox="edge",
+                credentials=options.credentials,
+                insecure=options.insecure,
+                on_reconnect=self._on_reconnect,
+            )
+        )
+        watching = asyncio.create_task(self._watch_while_connecting())
+        try:
+            await asyncio.wait([connecting, watching], return_when=asyncio.FIRST_COMPLETED)
+            if not connecting.done():
+                watching.result()  # a broker that cannot be started again
+            return await connecting
+        finally:
+            await end_tasks([connecting, watching])
+
+    async def _watch_while_connecting(self) -> None:
+        """It is said that nothing comes through; a broker of ours that hangs, or is gone, is started again."""
+        broker = self._options.broker
+        await asyncio.sleep(RESTART_AFTER_S)
+        while True:
+            self._not_reached = NOT_REACHED
+            say(logging.ERROR, "no upload comes through", reason=NOT_REACHED)
+            if broker is not None and not await asyncio.to_thread(broker.answers):
+                await asyncio.to_thread(broker.stop)
+                broker.restart()
+                say(logging.WARNING, "the broker did not answer and was started again")
+                self._metrics.repaired("broker")
+            await asyncio.sleep(TELL_EVERY_S)
+
     async def _open_until_it_works(self) -> bool:
         """The broker may be killed at this very moment."""
         end = time.monotonic() + OPEN_S
@@ -128,7 +157,7 @@ class EdgeServer:
     async def _open(self) -> None:
         desk = self._desk
         self._mirror: Mirror = await open_mirror(desk.js, desk.subjects.twin_bucket, self._core.live.replicas)
-        self._asker, self._intake, self._evaluations = Asker(desk), Intake(desk), Evaluations(desk)
+        self._asker, self._intake, self._evaluations = Asker(desk), Intake(desk), Evaluations(desk, self._options.worker)
         self._path = DataPath(desk, self._intake, self._options.broker, self._metrics)
         await self._path.open()
         await Reception(desk).open()
@@ -180,10 +209,15 @@ class EdgeServer:
     # Time
 
     async def _tick_for_ever(self) -> None:
+        last = time.monotonic()
         while True:
             await asyncio.sleep(TICK_S)
+            last, since = time.monotonic(), last
+            if last - since > PAUSED_S:
+                self._was_away(last - since)
             self._look_after_the_broker()
-            if self._options.look_after is not None and not self._desk.stopping.is_set() and self._options.look_after():
+            worker = self._options.worker
+            if worker is not None and not self._desk.stopping.is_set() and worker.look_after():
                 self._evaluations.worker_is_new()
             if self._path.trouble is not None:
                 self._give_up_after = time.monotonic() + self._core.live.deadline_margin_s
@@ -191,7 +225,7 @@ class EdgeServer:
                 self._give_up_overdue()
                 self._mark_the_silent()
             self._release()
-            if not self._desk.stopping.is_set():
+            if not self._desk.stopping.is_set() and not self._core.done:
                 self._standstill.look(self._path.trouble)
             self._evaluations.tick()
             self._asker.try_again_after_a_while()
@@ -207,6 +241,12 @@ class EdgeServer:
             say(logging.WARNING, "the broker is gone and is started again")
             broker.restart()
             self._metrics.repaired("broker")
+
+    def _was_away(self, away_s: float) -> None:
+        """This process stood still: what was sent to it meanwhile has not been read yet."""
+        say(logging.WARNING, f"the edge server itself stood still for {away_s:.1f} s")
+        self._give_up_after = time.monotonic() + self._core.live.deadline_margin_s
+        self._desk.heard = {name: heard + away_s for name, heard in self._desk.heard.items()}
 
     def _give_up_overdue(self) -> None:
         """Not at once after a time without the broker, or without us: uploads that waited there come first."""

@@ -2,9 +2,11 @@
 
 import asyncio
 import logging
+import time
 
 import nats.errors
 import nats.js.errors
+from nats.aio.msg import Msg
 from pydantic import ValidationError
 
 from fedtwin.live import events
@@ -12,18 +14,24 @@ from fedtwin.live.desk import Desk
 from fedtwin.live.logs import say
 from fedtwin.live.objects import put_object
 from fedtwin.live.protocol import EVALUATION, Evaluate, NotEvaluated, with_body
+from fedtwin.live.worker import Worker
 
-TIMEOUT_S = 120.0
-TRIES_AT_THE_END = 20
+TIMEOUT_S, LEAST_TIMEOUT_S, TIMES_THE_LAST = 120.0, 10.0, 10.0
+TRIES_AT_THE_END, TRIES_WITH_A_NEW_WORKER = 20, 60
 RETRY_S = 0.5
 OBJECT_NAME = "evaluation"
 
 
 class Evaluations:
-    """The model every ``learning.evaluate_every_s`` of the run's clock, and at the end, if a worker is there."""
+    """The model every ``learning.evaluate_every_s`` of the run's clock, and at the end, if a worker is there.
 
-    def __init__(self, desk: Desk) -> None:
-        self._desk, self._run = desk, desk.run
+    It may take ten times as long as the one before, and at least ten seconds; a worker of ours that takes longer is ended.
+    """
+
+    def __init__(self, desk: Desk, worker: Worker | None = None) -> None:
+        self._desk, self._run, self._worker = desk, desk.run, worker
+        self._timeout_s = TIMEOUT_S
+        self._silences = 0
         self._job: asyncio.Task[bool] | None = None
         self._next_s = 0.0
         self._seen_version = -1
@@ -53,10 +61,15 @@ class Evaluations:
             await asyncio.wait([self._job])
         if self._seen_version == self._run.core.version:
             return
-        for _ in range(TRIES_AT_THE_END):
+        end, tries, silences = time.monotonic() + TIMEOUT_S, TRIES_AT_THE_END, self._silences
+        while tries > 0 and time.monotonic() < end:
             if await self._evaluate():
                 return
+            tries -= 1
+            if self._silences > silences:
+                tries, silences = TRIES_WITH_A_NEW_WORKER, self._silences
             await asyncio.sleep(RETRY_S)
+        say(logging.WARNING, "the final model was not evaluated")
 
     async def _evaluate_when_due(self, every_s: float) -> bool:
         begun_s = self._run.now_s()
@@ -67,6 +80,21 @@ class Evaluations:
             await asyncio.sleep(RETRY_S)
         return found
 
+    async def _answer(self, question: bytes) -> Msg:
+        desk, begun, limit_s = self._desk, time.monotonic(), self._timeout_s
+        try:
+            reply = await desk.client.request(desk.subjects.evaluate, question, timeout=limit_s)
+        except TimeoutError:
+            if desk.client.is_connected and desk.path_is_well:  # else it is not the worker
+                say(logging.WARNING, "not evaluated", reason=f"the worker did not answer within {limit_s:g} s")
+                self._silences += 1
+                self._timeout_s = min(2.0 * limit_s, TIMEOUT_S)
+                if self._worker is not None:
+                    self._worker.end()
+            raise
+        self._timeout_s = min(max(LEAST_TIMEOUT_S, TIMES_THE_LAST * (time.monotonic() - begun)), TIMEOUT_S)
+        return reply
+
     async def _evaluate(self) -> bool:
         desk = self._desk
         core, model = self._run.core, self._run.model.encoded
@@ -76,7 +104,7 @@ class Evaluations:
             if desk.needs_objects:
                 await put_object(desk.js, desk.subjects.models_bucket, OBJECT_NAME, model)
                 request, model = request.model_copy(update={"object_name": OBJECT_NAME}), b""
-            reply = await desk.client.request(desk.subjects.evaluate, b"".join(with_body(request, model)), timeout=TIMEOUT_S)
+            reply = await self._answer(b"".join(with_body(request, model)))
             found = EVALUATION.validate_json(reply.data)
         except (nats.errors.Error, nats.js.errors.Error, TimeoutError, ValidationError) as error:
             say(logging.DEBUG, "not evaluated", reason=str(error) or type(error).__name__)

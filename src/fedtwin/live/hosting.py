@@ -2,6 +2,7 @@
 
 import logging
 from collections.abc import Callable, Coroutine
+from contextlib import ExitStack
 from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
@@ -12,8 +13,10 @@ from fedtwin.errors import FedtwinError
 from fedtwin.live import run as runs
 from fedtwin.live.broker import Broker
 from fedtwin.live.edge import EdgeOptions, EdgeServer
+from fedtwin.live.ledger import LEDGER_NAME, read_events
 from fedtwin.live.logs import say
 from fedtwin.live.place import Place
+from fedtwin.live.reasons import Reasons
 from fedtwin.live.records import write_records
 from fedtwin.live.run import LiveRun
 from fedtwin.live.serving import StopSignals, serve
@@ -23,10 +26,11 @@ from fedtwin.live.worker import Worker, evaluator_command, initial_model_of
 
 @dataclass(frozen=True)
 class Served:
-    """How a run ended: its summary, and why no upload came through at that moment, if none did."""
+    """How a run ended: its summary; why no upload came through at that moment, if none did; why none was ever mixed in."""
 
     summary: dict[str, Any]
     trouble: str | None = None
+    nothing: str | None = None
 
 
 def begin_run(out: Path, config: Config, name: str, initial: Path | None) -> LiveRun:
@@ -66,7 +70,7 @@ def _serve_run(
     try:
         if run.core.finished:  # killed between its last event and its records
             Broker.stop_left_over(folder, options)
-            return Served(write_records(run.folder, run.core))
+            return Served(write_records(run.folder, run.core), nothing=why_nothing_was_mixed_in(run))
         servers = place.servers
         if not servers:
             broker = Broker.adopt_or_start(folder, options, insecure=place.insecure)
@@ -74,8 +78,7 @@ def _serve_run(
             say(logging.INFO, f"devices connect with: fedtwin device NAME --server {broker.url} --run {run.name}")
         if evaluator and run.config.learning is not None and find_spec("torch") is not None and place.has("evaluator"):
             worker = Worker(evaluator_command(servers, run.name, run.config.code.folder, place, logs))
-        look_after = worker.look_after if worker is not None else None
-        edge_options = EdgeOptions(servers, broker, place.credentials_of("edge"), place.insecure, metrics, grace_s, look_after)
+        edge_options = EdgeOptions(servers, broker, place.credentials_of("edge"), place.insecure, metrics, grace_s, worker)
 
         def make() -> tuple[Coroutine[Any, Any, str | None], Callable[[], None]]:
             edge = EdgeServer(run, edge_options)
@@ -87,10 +90,23 @@ def _serve_run(
             return served(), edge.stop
 
         trouble = serve(make, signals)
-        return Served(write_records(run.folder, run.core), trouble)
+        return Served(write_records(run.folder, run.core), trouble, why_nothing_was_mixed_in(run))
     finally:
-        if worker is not None:
-            worker.stop()
-        if broker is not None:
-            broker.stop()
-        run.close()
+        with ExitStack() as ends:  # all of them, whichever is cut short
+            ends.callback(run.close)
+            if broker is not None:
+                ends.callback(broker.stop)
+            if worker is not None:
+                ends.callback(worker.stop)
+
+
+def why_nothing_was_mixed_in(run: LiveRun) -> str | None:
+    """The reasons counted; None where an upload was mixed in, or the run was stopped before anything had come to nothing."""
+    if run.core.applied:
+        return None
+    reasons = Reasons()
+    for event in read_events(run.folder / LEDGER_NAME):
+        reasons.happened(event)
+    if not reasons and not run.core.finished:
+        return None
+    return "; ".join(reasons.told()) or "nobody was asked"

@@ -22,6 +22,7 @@ from fedtwin.live.protocol import MESSAGE_SLACK_BYTES, RESULT, TOKEN_HEADER, Don
 ACK_WAIT_S = 30.0
 MOST_WAITING_PER_DEVICE = 4
 CONSUMER = "edge"
+WATCHED = ("subjects", "discard", "discard_new_per_subject", "max_msgs_per_subject", "max_msg_size")
 LOOK_EVERY_S, LOOKS = 0.05, 60
 
 
@@ -63,6 +64,20 @@ class Intake:
             await self._stop_listening()
             self._stream += 1
             await self._desk.js.add_stream(self._stream_config())
+
+    async def set_right(self) -> list[str]:
+        """What had other settings than ours, by somebody else's hand, and has them again."""
+        js, wanted, changed = self._desk.js, self._stream_config(), []
+        found = (await js.stream_info(self._desk.subjects.stream)).config
+        if any(getattr(found, key) != getattr(wanted, key) for key in WATCHED):
+            await js.update_stream(wanted)
+            changed.append("stream")
+        with suppress(nats.js.errors.NotFoundError):  # the pulse will tell
+            consumer = (await js.consumer_info(self._desk.subjects.stream, CONSUMER)).config
+            if consumer.filter_subject or consumer.filter_subjects:
+                await self.consume_anew()
+                changed.append("consumer")
+        return changed
 
     def _stream_config(self) -> StreamConfig:
         """A device that floods is stopped by the broker after a few messages."""

@@ -3,6 +3,7 @@
 import subprocess
 import sys
 import time
+from contextlib import suppress
 
 from fedtwin.config import Config
 from fedtwin.errors import FedtwinError
@@ -10,6 +11,7 @@ from fedtwin.live.broker_process import ended_with_parent
 from fedtwin.live.place import Place
 
 WORKER_PAUSE_S = 5.0
+STOP_S = 5.0
 
 
 class Worker:
@@ -32,9 +34,19 @@ class Worker:
         self._start()
         return True
 
+    def end(self) -> None:
+        """It does not answer any more: the next look starts another."""
+        self._process.kill()
+
     def stop(self) -> None:
+        """Asks it to end, and insists after a while, or when cut short."""
         self._process.terminate()
-        self._process.wait()
+        try:
+            with suppress(subprocess.TimeoutExpired):
+                self._process.wait(STOP_S)
+        finally:
+            self._process.kill()
+            self._process.wait()
 
 
 def evaluator_command(servers: list[str], run: str, code: str | None, place: Place, logs: list[str]) -> list[str]:

@@ -10,6 +10,7 @@ from safetensors.numpy import load_file
 
 from fedtwin.config import Config, LearningConfig, load_config
 from fedtwin.errors import FedtwinError
+from fedtwin.learning import elsewhere
 from fedtwin.learning.data import load_dataset
 from fedtwin.learning.executors import make_workload
 from fedtwin.learning.executors.cuda import Hub
@@ -24,6 +25,12 @@ NETS = "tests.learning.own_networks"
 DIGITS = load_dataset("digits")
 WORK = ["rebinds", "clips", "tied", "frozen", "frozen_sequence", "lazy"]
 FILES = ("rounds.parquet", "evaluations.parquet", "model.safetensors")
+
+
+@pytest.fixture(autouse=True)
+def no_second_process(monkeypatch: pytest.MonkeyPatch) -> None:
+    """``test_elsewhere`` starts one; here it would be one more for every network."""
+    monkeypatch.setattr(elsewhere, "_fingerprint_elsewhere", lambda workload: workload.fingerprint())
 
 
 def training(name: str, **changes: Any) -> Config:

@@ -65,6 +65,7 @@ def test_made_up_policies_all_the_way(number: int, tmp_path: Path, monkeypatch: 
     whole_way(Writer(random.Random(1000 + number)).program(), tmp_path)
 
 
+@pytest.mark.slow
 def test_one_made_up_policy_all_the_way(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("FEDTWIN_CACHE", str(tmp_path / "cache"))
     source = "from helper_module import HELPED, helped\nfrom fedtwin.policies import Policy\n"

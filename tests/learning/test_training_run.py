@@ -57,6 +57,7 @@ def test_digits_are_learned_by_every_aggregation(changes: dict[str, Any]) -> Non
     assert result.evaluations[-1].energy_j > result.evaluations[1].energy_j > 0
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore::fedtwin.errors.FedtwinWarning")  # its few samples are shared
 def test_a_resnet_with_batchnorm_learns(tmp_path: Path) -> None:
     """Running means are mixed and counters kept: with either averaged into nonsense, evaluation would fail."""

@@ -4,6 +4,7 @@ import json
 from pathlib import Path
 
 import pyarrow.parquet as pq
+import pytest
 
 from tests.conftest import Cli
 from tests.live.plant import events_of
@@ -34,6 +35,7 @@ def test_the_demo_trains_and_says_how_well(cli: Cli, tmp_path: Path) -> None:
     assert {path: path.stat().st_mtime_ns for path in folder.rglob("*")} == before
 
 
+@pytest.mark.slow
 def test_a_demo_in_which_everybody_declines(cli: Cli, tmp_path: Path) -> None:
     done = cli(*ARGUMENTS[:4], "--rounds", 2, *ARGUMENTS[6:], "--set", "objective.max_energy_j=1e-9")
     assert done.returncode == 3, done.stderr

@@ -50,6 +50,7 @@ def test_a_worker_that_is_killed_is_started_again(tmp_path: Path) -> None:
         assert fleet.stopped("edge") == 0
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(not sys.platform.startswith("linux"), reason="/proc tells who has started whom on Linux only")
 def test_a_worker_that_is_frozen_is_started_anew_and_does_not_hold_up_a_stop(tmp_path: Path) -> None:
     pytest.importorskip("torch")

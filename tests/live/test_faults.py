@@ -185,6 +185,7 @@ def test_a_full_disk_that_is_freed(tmp_path: Path) -> None:
             fleet.close()
 
 
+@pytest.mark.slow
 def test_a_full_disk_of_a_broker_that_is_not_ours(tmp_path: Path) -> None:
     """It is said, and it is the exit code; once its owner has started it again the run goes on."""
     with small_disk(tmp_path / "store") as filling, broker_of_others(tmp_path) as broker, plant(tmp_path) as fleet:
@@ -280,6 +281,7 @@ def test_a_device_that_is_heard_and_never_joins_is_spoken_of(tmp_path: Path) -> 
         fleet.wait(lambda: "the run waits for 3 devices; heard, but not joined: ghost" in fleet.log("edge"), "a warning", 5.0)
 
 
+@pytest.mark.slow
 def test_our_broker_hangs_when_the_run_is_resumed(tmp_path: Path) -> None:
     with plant(tmp_path) as fleet:
         begin(fleet)

@@ -161,6 +161,7 @@ SAME_NAMES = Policy(by_rate, power="max")
 PARTIAL = Policy(functools.partial(by_rate), power="max")
 
 
+@pytest.mark.slow
 def test_a_users_function_is_never_mistaken_for_one_of_the_engine() -> None:
     assert_same(*both(load_config(overrides={"policy.name": f"{__name__}:SAME_NAMES", "run.rounds": 40})))
 

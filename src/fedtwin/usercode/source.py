@@ -57,6 +57,8 @@ def source_text(function: FunctionType) -> str:
     if kept is not None:
         return importlib.util.decode_source(kept)
     file = function.__code__.co_filename
+    if file == "<string>":  # of exec, and of python -c: which of them cannot be told
+        return ""
     linecache.checkcache(file)
     return "".join(linecache.getlines(file, function.__globals__))
 

@@ -15,6 +15,7 @@ import paho.mqtt.client as mqtt
 import pytest
 from nats.aio.client import Client
 from nats.aio.msg import Msg
+from nats.errors import NoRespondersError
 from paho.mqtt.enums import CallbackAPIVersion
 
 from fedtwin.errors import FedtwinError
@@ -124,12 +125,21 @@ def test_everybody_can_do_their_work(tmp_path: Path) -> None:
                     await message.respond(b"yes")
 
                 await answerer.subscribe(subject, cb=answer)
-                await answerer.flush()
-                assert (await edge.request(subject, b"?", timeout=2)).data == b"yes"
+                assert await answered(edge, subject) == b"yes"
             assert not any(client.last_error for client in (edge, device, evaluator))
 
     with secure_fleet(tmp_path) as fleet:
         asyncio.run(scene(fleet))
+
+
+async def answered(client: Client, subject: str) -> bytes:
+    """The library's flush does not prove that a subscription is known to the server: asked until somebody is there."""
+    for _ in range(40):
+        try:
+            return (await client.request(subject, b"?", timeout=2)).data
+        except NoRespondersError:
+            await asyncio.sleep(0.05)
+    raise AssertionError(f"nobody answers {subject}")
 
 
 def refused(caplog: pytest.LogCaptureFixture, subject: str) -> bool:

@@ -44,7 +44,8 @@ def engine_for(config: Config, *, trace: bool = False, work_s: float | None = No
     if obstacle is not None or not can_compile() or obstacle_to_compiling(policy) is not None:
         return "readable"
     work_s = readable_seconds(config) if work_s is None else work_s
-    return "compiled" if work_s > seconds_to_compile(policy, power_rule(config), config.run.mode) else "readable"
+    needed_s = seconds_to_compile(policy, power_rule(config), config.run.mode, work_s)
+    return "compiled" if work_s > needed_s else "readable"
 
 
 def _obstacle(config: Config, *, trace: bool) -> str | None:

@@ -33,11 +33,16 @@ LOAD_S, COMPILE_S = 1.5, 10.0
 _made: dict[str, Kernels] = {}
 
 
-def seconds_to_compile(policy: Policy | OraclePolicy, power: PowerRule, mode: Mode) -> float:
-    """About how long the first round has to wait: nothing in a process that has played before, little with a kept one."""
+def seconds_to_compile(policy: Policy | OraclePolicy, power: PowerRule, mode: Mode, worth_s: float) -> float:
+    """About how long the first round has to wait: nothing in a process that has played before, little with a kept one.
+
+    Where even little is more than it is ``worth``, Numba is not imported to find out.
+    """
     replaced, play = _replaced(policy, power), _plain(mode)["play"]
     if _key(play, replaced) in _made:
         return 0.0
+    if worth_s <= LOAD_S:
+        return LOAD_S
     return LOAD_S if is_kept(folder_of(_purpose("play", power, mode), play, replaced)) else COMPILE_S
 
 

@@ -136,7 +136,7 @@ def test_an_error_of_the_users_is_a_sentence_with_file_and_line_in_both(
 def test_scores_that_are_all_nan_are_one_sentence_in_both(tmp_path: Path, mode: str) -> None:
     """From the 40th round on; before, a score that is NaN for want of what is not told yet comes last in both."""
     score = "view.compute_s if view.round < 40 else math.inf - math.inf"
-    config = configured(tmp_path, score=score, settings={"run.mode": mode})
+    config = configured(tmp_path, score=score, settings={"run.mode": mode, "run.rounds": 900})
     for engine in ("readable", "compiled"):
         with pytest.raises(FedtwinError, match=r"gives every idle device the score NaN in round 40"):
             by(config, engine)

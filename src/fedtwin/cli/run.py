@@ -1,7 +1,6 @@
 """``fedtwin run``: simulate one configuration."""
 
-from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -16,7 +15,7 @@ from fedtwin.cli.options import (
     SetOption,
     configuration,
 )
-from fedtwin.cli.screen import number, print_json, print_table, progress_bar
+from fedtwin.cli.screen import number, print_json, print_table, progress_bar, saying_when_interrupted
 from fedtwin.config import Config
 from fedtwin.errors import FedtwinError
 
@@ -80,15 +79,9 @@ def run(
         raise typer.Exit(NOBODY_SELECTED)
 
 
-@contextmanager
-def _resumable(out: Path | None) -> Iterator[None]:
+def _resumable(out: Path | None) -> AbstractContextManager[None]:
     """Says, when a run with a folder is interrupted, how it goes on."""
-    try:
-        yield
-    except KeyboardInterrupt:
-        if out is not None:
-            typer.echo(f"The run goes on with: fedtwin run --resume {out}", err=True)
-        raise
+    return saying_when_interrupted(f"The run goes on with: fedtwin run --resume {out}" if out is not None else None)
 
 
 def _show(summary: dict[str, Any], config: Config, out: Path | None, *, as_json: bool) -> None:

@@ -3,7 +3,7 @@
 import json
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -100,16 +100,21 @@ def _bar(what: str, total: int) -> Iterator[tuple["Progress", "TaskID"]]:
 
 
 @contextmanager
-def kept_when_interrupted(journal: Path | None) -> Iterator[None]:
-    """Says, when a batch is interrupted, whether what is finished is lost."""
+def saying_when_interrupted(sentence: str | None) -> Iterator[None]:
+    """What an interruption leaves, and how to go on."""
     try:
         yield
     except KeyboardInterrupt:
-        if journal is not None:
-            typer.echo(f"Finished runs are kept in {journal}: the same command goes on from there.", err=True)
-        else:
-            typer.echo("Finished runs are lost: with --out DIR they would be kept, and the same command go on.", err=True)
+        if sentence is not None:
+            typer.echo(sentence, err=True)
         raise
+
+
+def kept_when_interrupted(journal: Path | None) -> AbstractContextManager[None]:
+    """Says, when a batch is interrupted, whether what is finished is lost."""
+    if journal is not None:
+        return saying_when_interrupted(f"Finished runs are kept in {journal}: the same command goes on from there.")
+    return saying_when_interrupted("Finished runs are lost: with --out DIR they would be kept, and the same command go on.")
 
 
 def interval(low: float, high: float, sign: str = "") -> str:

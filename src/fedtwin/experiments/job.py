@@ -2,12 +2,10 @@
 
 import hashlib
 import time
-import traceback
 import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from functools import cached_property
-from pathlib import Path
 from typing import Any
 
 from fedtwin import __version__
@@ -18,12 +16,12 @@ from fedtwin.learning.evaluation import Evaluation
 from fedtwin.policies import scheme_name
 from fedtwin.sim import Result, Series, run_summary, simulate
 from fedtwin.sim.limits import sentence_of_declines
+from fedtwin.usercode import sentence_of_error
 
 Packed = dict[str, Any]
 Line = dict[str, Any]
 Done = tuple[list[Line], float]
 ONE_THREAD = {"learning.executor": "serial"}
-OURS = Path(__file__).parent.parent
 SAID_BY_THE_SCHEME = ("policy.name", "run.mode", "run.seed")
 MOST_LETTERS = 500
 
@@ -159,11 +157,7 @@ def reason_of(error: BaseException) -> str:
     """Why a run failed, in one sentence; an error that is not ours with the line of the user's code it came from."""
     if isinstance(error, FedtwinError):
         return str(error)
-    text = " ".join(f"{type(error).__name__}: {error}".split()).rstrip(".: ")
-    frames = traceback.extract_tb(error.__traceback__)
-    theirs = [frame for frame in frames if not Path(frame.filename).is_relative_to(OURS)]
-    places = [f" ({Path(frame.filename).name}, line {frame.lineno})" for frame in (theirs or frames)[-1:]]
-    return f"{text[:MOST_LETTERS]}{''.join(places)}."
+    return f"{sentence_of_error(error)[:MOST_LETTERS]}."
 
 
 def words(config: Config) -> str:

@@ -41,11 +41,12 @@ def configured(folder: Path, name: str = "mine:POLICY", more: str = "") -> Confi
 def test_code_is_looked_for_beside_its_toml_and_shadows_nothing(tmp_path: Path) -> None:
     one = write(tmp_path / "one", mine=POLICY, constants="FACTOR = 1.0\n")
     two = write(tmp_path / "two", mine=POLICY, constants="FACTOR = 2.0\n", random="raise RuntimeError('shadowed')\n")
+    modules_before = set(sys.modules)
     policies = [policy_of(configured(folder)) for folder in (one, two)]
     assert all(isinstance(policy, Policy) for policy in policies)
     factors = [policy.score.__globals__["FACTOR"] for policy in policies]
     assert factors == [1.0, 2.0]
-    assert not {"mine", "constants"} & sys.modules.keys()
+    assert not {"mine", "constants"} & (sys.modules.keys() - modules_before)
     assert importlib.import_module("random").random() < 1.0
 
 

@@ -5,6 +5,7 @@ BIN    := $(VENV)/bin
 READY  := $(VENV)/.ready
 RAY    := $(VENV)/.ready-ray
 OUT    := out/demo
+JOBS   := $(shell echo $$(( $$(getconf _NPROCESSORS_ONLN) + 1 )))
 
 # What a release of Python can break: the engines, what is compiled, how processes stop, the live fleet.
 PER_PYTHON := tests/sim tests/policies tests/live tests/compiling tests/usercode tests/test_draws.py tests/test_package.py tests/test_power.py \
@@ -51,13 +52,13 @@ types: $(READY)
 	$(BIN)/mypy
 
 test: lint types
-	$(BIN)/pytest -n auto -m "not slow"
+	$(BIN)/pytest -n $(JOBS) -m "not slow"
 
 test-all: $(RAY) lint types
-	$(BIN)/pytest -n auto
+	$(BIN)/pytest -n $(JOBS)
 
 test-python: $(READY)
-	$(BIN)/pytest -n auto -m "not slow" $(PER_PYTHON)
+	$(BIN)/pytest -n $(JOBS) -m "not slow" $(PER_PYTHON)
 
 test-versions: $(READY)
 	$(BIN)/python -m tests.python_versions

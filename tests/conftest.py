@@ -10,6 +10,8 @@ from pathlib import Path
 import pytest
 from hypothesis import settings
 
+# The test workers share the cores, and OpenMP threads that spin for each other would take them all.
+os.environ.setdefault("OMP_NUM_THREADS", "1")
 settings.register_profile("fedtwin", deadline=None, derandomize=True, max_examples=60)
 settings.load_profile("fedtwin")
 

@@ -1,0 +1,105 @@
+"""Writes docs/api.md from the signatures and docstrings of what ``fedtwin`` exports: ``python docs/make_api.py``."""
+
+import enum
+import inspect
+import re
+from dataclasses import MISSING, fields, is_dataclass
+from pathlib import Path
+from typing import Any
+
+import fedtwin
+import fedtwin.live
+import fedtwin.policies
+
+PAGE = Path(__file__).with_name("api.md")
+ROOMS = {
+    "fedtwin": (fedtwin, "Everything a script needs. Imported when first used: `import fedtwin` itself costs nothing."),
+    "fedtwin.policies": (fedtwin.policies, "What a policy of one's own is made of; see [own code](own_code.md)."),
+    "fedtwin.live": (fedtwin.live, "The live fleet from Python; see [the live fleet](live.md)."),
+}
+
+
+def page() -> str:
+    parts = [
+        "# Python\n",
+        "Made by `python docs/make_api.py` from the docstrings; a test fails when it is out of date.",
+        "Errors a user can mend are `fedtwin.FedtwinError`, one sentence each.\n",
+    ]
+    told: set[int] = set()
+    for room, (module, introduction) in ROOMS.items():
+        parts += [f"## {room}\n", introduction + "\n"]
+        for name in sorted(module.__all__, key=str.lower):
+            thing = getattr(module, name)
+            if not name.startswith("__") and callable(thing) and id(thing) not in told:
+                told.add(id(thing))
+                parts += _entry(f"{room}.{name}", thing)
+    return "\n".join(parts).rstrip() + "\n"
+
+
+def _entry(name: str, thing: Any) -> list[str]:
+    if inspect.isfunction(thing):
+        return [f"### {name}\n", _code(f"{name}{_signature(thing)}"), _text(thing)]
+    lines = [f"### {name}\n"]
+    if not _is_data(thing) and not issubclass(thing, BaseException) and "__init__" in vars(thing):
+        lines.append(_code(f"{name}{_signature(thing)}"))
+    lines.append(_text(thing))
+    lines += _fields(thing) if _is_data(thing) else []
+    for member, value in vars(thing).items():
+        if member.startswith("_") or not (inspect.isfunction(value) or isinstance(value, (property, classmethod, staticmethod))):
+            continue
+        function = value.fget if isinstance(value, property) else getattr(value, "__func__", value)
+        if function.__doc__:
+            shown = f".{member}" if isinstance(value, property) else f".{member}{_signature(function)}"
+            lines.append(f"- `{shown}`: {_text(function).strip()}")
+    return [*lines, ""] if lines[-1].startswith("- ") else lines
+
+
+def _is_data(thing: Any) -> bool:
+    return is_dataclass(thing) or hasattr(thing, "_fields") or hasattr(thing, "model_fields")
+
+
+def _fields(thing: Any) -> list[str]:
+    if hasattr(thing, "model_fields"):
+        return []
+    if hasattr(thing, "_fields"):
+        defaults = thing._field_defaults
+        shown = [f"`{name}`" + (f" = `{_default(defaults[name])}`" if name in defaults else "") for name in thing._fields]
+    else:
+        shown = [
+            f"`{field.name}`" + (f" = `{_default(field.default)}`" if field.default is not MISSING else "")
+            for field in fields(thing)
+            if not field.name.startswith("_")
+        ]
+    return [f"Fields: {', '.join(shown)}.\n"]
+
+
+def _default(value: Any) -> str:
+    return str(value.value) if isinstance(value, enum.Enum) else repr(value) if not callable(value) else value.__name__
+
+
+def _signature(function: Any) -> str:
+    signature = inspect.signature(function)
+    parameters = [
+        parameter.replace(annotation=inspect.Parameter.empty) for name, parameter in signature.parameters.items() if name != "self"
+    ]
+    text = str(signature.replace(parameters=parameters, return_annotation=inspect.Signature.empty))
+    returned = signature.return_annotation
+    if returned in (inspect.Signature.empty, None, "None"):
+        return text
+    name = returned if isinstance(returned, str) else getattr(returned, "__name__", str(returned))
+    return f"{text} -> {re.sub(r'[a-z_.]+[.](?=[A-Z])', '', name)}"
+
+
+def _code(text: str) -> str:
+    return f"```\n{text}\n```\n"
+
+
+def _text(thing: Any) -> str:
+    documented = inspect.getdoc(thing)
+    if not documented:
+        raise SystemExit(f"{thing.__module__}.{thing.__qualname__} has no docstring")
+    return documented.replace("``", "`") + "\n"
+
+
+if __name__ == "__main__":
+    PAGE.write_text(page(), encoding="utf-8")

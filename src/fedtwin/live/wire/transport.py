@@ -48,6 +48,7 @@ async def connect(
     for server in servers:
         check_address(server, credentials=credentials, insecure=insecure)
     context = None if credentials is None else ssl_context(credentials)
+    await _checked_library()
     told = ""
     while True:
         try:
@@ -169,6 +170,15 @@ def _sentence(servers: list[str], error: BaseException, secure: bool) -> str:
 
 def _is_refusal(error: BaseException) -> bool:
     return isinstance(error, ssl.SSLError) or any(word in str(error).lower() for word in REFUSALS)
+
+
+async def _checked_library() -> None:
+    _nats_error()
+    try:
+        from fedtwin.live.wire.client import check_library
+    except (ImportError, AttributeError) as error:
+        raise FedtwinError(f"this nats-py cannot be used, {error}: pip install 'fedtwin[live]' brings one that can.") from None
+    await check_library()
 
 
 def _nats_error() -> type[Exception]:

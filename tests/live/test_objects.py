@@ -16,9 +16,9 @@ from safetensors.numpy import load_file
 
 from fedtwin.live.broker.process import Broker, BrokerOptions
 from fedtwin.live.run.ledger import Ledger
-from fedtwin.live.run.live_run import resume
+from fedtwin.live.run.opening import resume
 from fedtwin.live.server.context import EdgeContext
-from fedtwin.live.server.edge import EdgeOptions, EdgeServer
+from fedtwin.live.server.deadlines import Deadlines
 from fedtwin.live.server.uploads import Uploads
 from fedtwin.live.wire.objects import ObjectError, get_object, make_bucket, put_object
 from fedtwin.live.wire.protocol import TOKEN_HEADER
@@ -200,17 +200,15 @@ def test_given_up_between_upload_and_result(tmp_path: Path, monkeypatch: pytest.
     async def scene() -> None:
         client = await connect([broker.url], name="edge", inbox="edge", credentials=None, insecure=False)
         try:
-            server = EdgeServer(live, EdgeOptions([broker.url]))
-            context = server._context = EdgeContext(live, client)
-            uploads = server._uploads = Uploads(context)
-            server._give_up_after = 0.0
+            context = EdgeContext(live, client)
+            uploads = Uploads(context)
             await uploads.open()
             name, body = live.core.names[sent.device], CODEC.encode(weights(1.0))
             await context.js.publish(context.subjects.upload(name), body, headers={TOKEN_HEADER: sent.token})
             assert await until(lambda: sent.token in uploads._held)
             with monkeypatch.context() as patch:
                 patch.setattr(live.core, "overdue", lambda _: [live.core.open[sent.token]])
-                server._give_up_overdue()
+                Deadlines(context, uploads).give_up_overdue()
             assert sent.token in live.core.given_up
             await context.js.publish(context.subjects.result(name), done_of(sent).encoded())
             assert await until(lambda: live.core.applied == 1)

@@ -47,7 +47,7 @@ def demo(
     from fedtwin.cli.edge import print_summary
     from fedtwin.live import demo as fleet
     from fedtwin.live.event_loop import require_nats
-    from fedtwin.live.run.tables import read_tasks
+    from fedtwin.live.run.tasks import read_tasks
     from fedtwin.records import read_summary
 
     require_nats()

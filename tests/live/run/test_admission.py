@@ -1,6 +1,7 @@
 """What is let in, and what is believed of it, whatever a device says."""
 
 import math
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -10,11 +11,23 @@ from hypothesis.extra.numpy import arrays
 
 from fedtwin.config import Config, LiveConfig, build_config
 from fedtwin.formulas.terms import terms_of
-from fedtwin.learning.layout import Weights
+from fedtwin.learning.layout import Weights, layout_of
 from fedtwin.live.run import events
-from fedtwin.live.run.admission import bad_claim, bad_weights, believe, find_task
+from fedtwin.live.run.admission import (
+    Admitted,
+    NotAdmitted,
+    admit,
+    admit_bytes,
+    admit_failure,
+    bad_claim,
+    bad_weights,
+    believe,
+    find_task,
+)
 from fedtwin.live.run.core import Core
+from fedtwin.live.run.model import LiveModel, model_path
 from fedtwin.live.wire.protocol import Done, Hello, Reading
+from fedtwin.live.wire.tensors import Codec
 from tests.live.hostile import ACCEPT
 
 CONFIG = build_config({}, {"fleet.devices": 3, "fleet.channels": 2, "live.max_staleness": 5})
@@ -180,3 +193,70 @@ def test_an_upload_of_a_model_too_old(monkeypatch: pytest.MonkeyPatch) -> None:
     for version, reason in ((5, None), (6, "stale: 6 versions behind")):
         monkeypatch.setattr(Core, "version", version)
         assert find_task(core, owner, token, 0).reason == reason
+
+
+FLOATS = np.linspace(-1.0, 1.0, 4, dtype=np.float32)
+CODEC = Codec(layout_of({"w": ((4,), False)}))
+BODY = CODEC.encode(Weights(FLOATS + np.float32(0.5), NO_COUNTERS))
+UPLOADS: dict[str, tuple[dict[str, object], bytes | None, str | None, bool, bool]] = {
+    "honest": ({}, BODY, None, False, False),
+    "another-version": ({"version": 3}, BODY, "version: ", True, False),
+    "no-bytes": ({}, None, "missing: ", False, True),
+    "claim": ({"samples": 49}, BODY, "samples: ", True, False),
+    "fewer-bytes": ({}, BODY[:-1], "size: ", True, False),
+    "other-tensors": ({}, CODEC.encode(Weights(FLOATS, NO_COUNTERS)).replace(b'"w"', b'"v"'), "shape: ", True, False),
+    "not-finite": ({}, CODEC.encode(Weights(FLOATS * np.float32(np.nan), NO_COUNTERS)), "not finite: ", True, False),
+}
+
+
+@pytest.mark.parametrize("kind", UPLOADS)
+def test_one_verdict_on_an_upload(kind: str, tmp_path: Path) -> None:
+    changes, body, reason, attack, ends_the_task = UPLOADS[kind]
+    core, token = core_with_tasks(CONFIG), "a" * 32
+    model = model_in(tmp_path)
+    done = done_with(token=token, model_bytes=len(BODY)).model_copy(update=changes)
+    verdict = admit(core, model, owner_of(core, token), done, body, arrived_s=0.2, now_s=9.0)
+    task = core.open[token]
+    if reason is None:
+        assert isinstance(verdict, Admitted) and verdict.task is task and not verdict.late
+        assert (verdict.weights.floats == FLOATS + np.float32(0.5)).all() and (verdict.start.floats == FLOATS).all()
+        assert verdict.elapsed_s == 0.2 and verdict.believed == believe(done, 0.2, core.terms, core.live)
+    else:
+        assert isinstance(verdict, NotAdmitted) and verdict.reason.startswith(reason), verdict
+        assert (verdict.attack, verdict.task is task) == (attack, ends_the_task)
+    assert set(core.open) == {token, "b" * 32} and not core.refusals, "a verdict changes nothing"
+
+
+def test_a_clock_that_was_set_back_buys_nothing(tmp_path: Path) -> None:
+    core, token = core_with_tasks(CONFIG), "a" * 32
+    done = done_with(token=token, model_bytes=len(BODY))
+    verdict = admit(core, model_in(tmp_path), owner_of(core, token), done, BODY, arrived_s=-5.0, now_s=9.0)
+    assert isinstance(verdict, Admitted) and verdict.elapsed_s == 9.0
+
+
+def test_bytes_before_their_result(tmp_path: Path) -> None:
+    core, model, token = core_with_tasks(CONFIG), model_in(tmp_path), "a" * 32
+    owner, other = owner_of(core, token), owner_of(core, "b" * 32)
+    most = model.most_upload_bytes
+    assert admit_bytes(core, model, owner, token, most) is None
+    for name, of, size, reason, attack in (
+        (owner, token, most + 1, "size: ", True),
+        (other, token, most, "foreign token: ", True),
+        (owner, "c" * 32, most, "unassigned: ", False),
+    ):
+        found = admit_bytes(core, model, name, of, size)
+        assert found is not None and found.reason.startswith(reason) and found.attack == attack and found.task is None
+
+
+def test_a_failure_ends_the_task_of_its_device_only() -> None:
+    core, token = core_with_tasks(CONFIG), "a" * 32
+    owner, other = owner_of(core, token), owner_of(core, "b" * 32)
+    assert admit_failure(core, owner, token) is core.open[token]
+    assert admit_failure(core, other, token) == NotAdmitted("foreign token: the task is another device's", attack=True)
+    core.apply(core.give_up(core.open[token], 9.0, "the deadline has passed", "offline"))
+    assert admit_failure(core, owner, token) == NotAdmitted("late: the task had been given up")
+
+
+def model_in(folder: Path) -> LiveModel:
+    model_path(folder, 0).write_bytes(CODEC.encode(Weights(FLOATS, NO_COUNTERS)))
+    return LiveModel(folder, CONFIG, version=0, fsync=False)

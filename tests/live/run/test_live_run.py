@@ -10,7 +10,7 @@ import pytest
 from fedtwin.config import Config, build_config
 from fedtwin.errors import FedtwinError
 from fedtwin.learning.layout import Weights, layout_of
-from fedtwin.live.run import events, live_run
+from fedtwin.live.run import events, opening
 from fedtwin.live.run.ledger import Ledger, read_events
 from fedtwin.live.run.live_run import LiveRun
 from fedtwin.live.wire.protocol import Accept, Done, Hello, Reading
@@ -37,7 +37,7 @@ def weights(value: float, steps: int = 0) -> Weights:
 
 
 def begun(folder: Path, **more: object) -> LiveRun:
-    live = live_run.begin(folder, config_of(**more), "main", CODEC.encode(weights(0.0)))
+    live = opening.begin(folder, config_of(**more), "main", CODEC.encode(weights(0.0)))
     for name in ("a", "b", "c"):
         live.commit(live.core.join(name, Hello(samples=50), live.now_s()))
     live.commit(live.core.start(live.now_s()))
@@ -102,7 +102,7 @@ def test_killed_at_any_point_an_upload_counts_once(
             deliver(live, second, weights(2.0, 1))
     live._lock.release()
 
-    again = live_run.resume(folder)
+    again = opening.resume(folder)
     outcome = deliver(again, second, weights(2.0, 1))
     assert (outcome is None) == (when != "after-line")
     assert outcome is None or outcome.startswith("duplicate")
@@ -123,7 +123,7 @@ def test_a_torn_line_never_happened_and_is_done_again(tmp_path: Path) -> None:
     live.close()
     path = folder / "ledger.jsonl"
     path.write_bytes(path.read_bytes()[:-10])
-    again = live_run.resume(folder)
+    again = opening.resume(folder)
     assert again.core.version == 0
     assert deliver(again, sent, weights(1.0)) is None
     assert again.core.version == 1
@@ -155,12 +155,12 @@ def test_stale_uploads_are_refused(tmp_path: Path) -> None:
 def test_one_process_at_a_time_and_the_same_settings(tmp_path: Path) -> None:
     live = begun(tmp_path / "run")
     with pytest.raises(FedtwinError, match="another fedtwin"):
-        live_run.resume(tmp_path / "run")
+        opening.resume(tmp_path / "run")
     live.close()
     config = tmp_path / "run" / "config.toml"
     config.write_text(config.read_text(encoding="utf-8").replace("rounds = 50", "rounds = 51"), encoding="utf-8")
     with pytest.raises(FedtwinError, match=r"config\.toml, or a file or code it names, has changed"):
-        live_run.resume(tmp_path / "run")
+        opening.resume(tmp_path / "run")
 
 
 def test_nothing_follows_a_line_that_could_not_be_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -185,9 +185,9 @@ def test_a_run_that_never_began_leaves_nothing(tmp_path: Path, monkeypatch: pyte
     with monkeypatch.context() as patch:
         patch.setattr(Ledger, "append", killed)
         with pytest.raises(KilledError):
-            live_run.begin(tmp_path / "run", config_of(), "main", CODEC.encode(weights(0.0)))
+            opening.begin(tmp_path / "run", config_of(), "main", CODEC.encode(weights(0.0)))
     assert not (tmp_path / "run").exists()
-    live_run.begin(tmp_path / "run", config_of(), "main", CODEC.encode(weights(0.0))).close()
+    opening.begin(tmp_path / "run", config_of(), "main", CODEC.encode(weights(0.0))).close()
     assert [path.name for path in tmp_path.iterdir()] == ["run"]
 
 
@@ -198,7 +198,7 @@ def test_a_wall_clock_that_is_set_back_changes_nothing(tmp_path: Path, monkeypat
     live.close()
     with monkeypatch.context() as patch:
         patch.setattr("time.time", lambda: 0.0)
-        again = live_run.resume(tmp_path / "run")
+        again = opening.resume(tmp_path / "run")
         assert before_s <= again.now_s() < before_s + 1.0
         name = again.core.names[sent.device]
         assert again.receive(name, done_of(sent), CODEC.encode(weights(1.0)), sent.at_s - 5.0) is None
@@ -226,7 +226,7 @@ def test_a_data_set_of_the_folder_one_works_in(tmp_path: Path, monkeypatch: pyte
     monkeypatch.chdir(tmp_path)
     begun(Path("runs/one"), **{"learning.dataset": "mine.npz"}).close()
     monkeypatch.chdir("/")
-    again = live_run.resume(tmp_path / "runs" / "one")
+    again = opening.resume(tmp_path / "runs" / "one")
     assert again.config.learning is not None and again.config.learning.dataset == str(tmp_path / "mine.npz")
     again.close()
 

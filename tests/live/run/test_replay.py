@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fedtwin.live.run import events, live_run
+from fedtwin.live.run import events, opening
 from fedtwin.live.run.core import Core
 from fedtwin.live.run.live_run import LiveRun
 from fedtwin.live.wire.protocol import Accept, Decline, Hello
@@ -116,7 +116,7 @@ class Driver:
 def test_a_killed_run_comes_back_as_it_was(aggregation: str, seed: int, steps: int) -> None:
     with tempfile.TemporaryDirectory() as folder:
         more = {"fleet.channels": 2, "learning.aggregation": aggregation, "learning.buffer_size": 3, "live.max_staleness": 9}
-        live = live_run.begin(Path(folder, "run"), config_of(**more), "main", CODEC.encode(weights(0.0)))
+        live = opening.begin(Path(folder, "run"), config_of(**more), "main", CODEC.encode(weights(0.0)))
         driver = Driver(live, seed)
         for _ in range(steps):
             driver.step()
@@ -124,7 +124,7 @@ def test_a_killed_run_comes_back_as_it_was(aggregation: str, seed: int, steps: i
             for name, status in statuses.items():
                 assert (status == "quarantined") == live.core.is_quarantined(name), (name, status)
         live.close()
-        again = live_run.resume(Path(folder, "run"))
+        again = opening.resume(Path(folder, "run"))
         before, after = state_of(live.core), state_of(again.core)
         del before["last_at_s"], after["last_at_s"]  # its resumption is an event
         assert after == before

@@ -9,7 +9,7 @@ from typing import Any
 import nats.errors
 import pytest
 
-from fedtwin.live.run import live_run
+from fedtwin.live.run import opening
 from fedtwin.live.server import edge
 from fedtwin.live.server.edge import EdgeOptions, EdgeServer
 from fedtwin.live.views.mirror import open_mirror
@@ -36,7 +36,7 @@ def test_killed_while_the_edge_server_opens(tmp_path: Path, monkeypatch: pytest.
 
     monkeypatch.setattr(edge, "open_mirror", killed_once)
     with running(tmp_path) as broker:
-        live = live_run.begin(tmp_path / "run", config_of(), "main", CODEC.encode(weights(0.0)))
+        live = opening.begin(tmp_path / "run", config_of(), "main", CODEC.encode(weights(0.0)))
         assert asyncio.run(scene()) is False
         assert broker.alive() and kills != [broker.pid]
         live.close()

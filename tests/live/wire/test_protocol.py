@@ -7,7 +7,6 @@ import pytest
 from pydantic import ValidationError
 
 from fedtwin.live.run import admission
-from fedtwin.live.run.live_run import new_token
 from fedtwin.live.wire import protocol
 from fedtwin.live.wire.protocol import (
     ANSWER,
@@ -18,6 +17,7 @@ from fedtwin.live.wire.protocol import (
     Task,
     Telemetry,
     misfit,
+    new_token,
     split_body,
     with_body,
 )
@@ -58,7 +58,7 @@ def test_every_subject_bucket_and_header_is_named() -> None:
     assert f"`{protocol.TOKEN_HEADER}: TOKEN`" in PAGE and "`Nats-Msg-Id: TOKEN-u`" in PAGE and "`Nats-Msg-Id: TOKEN-r`" in PAGE
 
 
-def test_every_reason_of_the_gate_is_named() -> None:
+def test_every_reason_of_the_admission_is_named() -> None:
     text = Path(admission.__file__).read_text(encoding="utf-8")
     reasons = set(re.findall(r'(?<!")"([a-z][a-z ]*): ', text))
     assert {"duplicate", "late", "norm", "range"} <= reasons

@@ -1,9 +1,8 @@
-"""The device agent: announces itself, answers when asked, trains, uploads, and says what it measured."""
+"""The device agent: joins a run, works for it, tells how it is, and joins the next."""
 
 import asyncio
 import logging
 import random
-import time
 from contextlib import suppress
 
 import nats.errors
@@ -14,35 +13,16 @@ from pydantic import ValidationError
 
 from fedtwin.config import Config
 from fedtwin.errors import FedtwinError
-from fedtwin.formulas.power import REASONS
 from fedtwin.live.device import board
-from fedtwin.live.device.delivery import PUBLISH_TIMEOUT_S, RETRY_S, Delivery, DeliveryError
-from fedtwin.live.device.planner import AgentOptions, Offer, Planner
-from fedtwin.live.device.trainers import TrainingError
+from fedtwin.live.device.delivery import PUBLISH_TIMEOUT_S, RETRY_S
+from fedtwin.live.device.planner import AgentOptions, Planner
+from fedtwin.live.device.work import TaskWork
 from fedtwin.live.logs import say
-from fedtwin.live.wire.objects import ObjectError, get_object
-from fedtwin.live.wire.protocol import (
-    UPLOAD_SLACK_BYTES,
-    Accept,
-    Ask,
-    Decline,
-    Done,
-    Failed,
-    Hello,
-    Reading,
-    Subjects,
-    Task,
-    Telemetry,
-    Welcome,
-    misfit,
-    split_body,
-)
+from fedtwin.live.wire.protocol import Hello, Subjects, Welcome, misfit
 from fedtwin.live.wire.transport import close, connect, unless_stopped
 
 CALL_JITTER_S = 0.3
 STOP_S = 5.0
-REPORTED_S = 0.5
-PART_S = 60.0
 
 __all__ = ["Agent", "AgentOptions"]
 
@@ -55,25 +35,17 @@ class Agent:
         self._subjects = Subjects(options.run)
         self._meter = board.EnergyMeter()
         self._samples = 0
-        self._time_scale, self._heartbeat_s = 1.0, 5.0
-        self._offer: Offer | None = None
-        self._job: asyncio.Task[None] | None = None
-        self._reporting = False
-        self._stop, self._bell = asyncio.Event(), asyncio.Event()
+        self._heartbeat_s = 5.0
+        self._work: TaskWork | None = None
+        self._stop, self._wake = asyncio.Event(), asyncio.Event()
         self._subscriptions: list[Subscription] = []
         self._welcome: Welcome | None = None
         self._other_run = self._unheard = False
         self._client: Client
-        self._delivery: Delivery
-        self._planner: Planner
-
-    @property
-    def busy(self) -> bool:
-        return self._job is not None and not self._job.done()
 
     def stop(self) -> None:
         self._stop.set()
-        self._bell.set()
+        self._wake.set()
 
     async def run(self) -> None:
         """Until ``stop``; a training that goes on then is finished and uploaded first, if that does not take long."""
@@ -91,12 +63,10 @@ class Agent:
             return
         self._client = client
         try:
-            self._delivery = Delivery(self._client, self._subjects, self._name)
             while not self._stop.is_set() and await self._join():
                 await self._beat_until_stopped()
-            if self._job is not None:
-                with suppress(TimeoutError):
-                    await asyncio.wait_for(self._job, timeout=STOP_S)
+            if self._work is not None:
+                await self._work.finish(STOP_S)
         finally:
             options.trainer.stop()
             await close(self._client)
@@ -105,12 +75,12 @@ class Agent:
 
     async def _join(self) -> bool:
         """Asks for the settings, prepares the training, announces itself; again for another run. False if stopped meanwhile."""
-        if self._job is not None:
-            await unless_stopped(asyncio.wait([self._job]), self._stop)
+        if self._work is not None:
+            await unless_stopped(self._work.ended(), self._stop)
         for subscription in self._subscriptions:
             with suppress(nats.errors.Error):
                 await subscription.unsubscribe()
-        self._subscriptions, self._offer = [], None
+        self._subscriptions = []
         welcome = await self._hello(Hello())
         if welcome is None:
             return False
@@ -123,12 +93,21 @@ class Agent:
             )
         if emulated is not None and emulated >= devices:
             raise FedtwinError(f"--emulate {emulated} is not allowed: the run's fleet has devices 0 to {devices - 1}.")
-        self._time_scale, self._heartbeat_s = welcome.time_scale, welcome.heartbeat_s
+        self._heartbeat_s = welcome.heartbeat_s
         self._samples = await asyncio.to_thread(self._options.trainer.prepare, config)
-        self._planner = Planner(self._options, config, self._samples, self._meter)
+        self._work = TaskWork(
+            self._client,
+            self._subjects,
+            self._name,
+            trainer=self._options.trainer,
+            planner=Planner(self._options, config, self._samples, self._meter),
+            meter=self._meter,
+            samples=self._samples,
+            time_scale=welcome.time_scale,
+        )
         self._subscriptions = [
-            await self._client.subscribe(self._subjects.ask(self._name), cb=self._on_ask),
-            await self._client.subscribe(self._subjects.task(self._name), cb=self._on_task),
+            await self._client.subscribe(self._subjects.ask(self._name), cb=self._work.on_ask),
+            await self._client.subscribe(self._subjects.task(self._name), cb=self._work.on_task),
             await self._client.subscribe(self._subjects.call, cb=self._on_call),
         ]
         if await self._hello(self._introduction(fresh=True)) is None:
@@ -187,7 +166,7 @@ class Agent:
             if Welcome.model_validate_json(answer.data) != self._welcome:
                 say(logging.INFO, "the settings are others now", device=self._name, run=self._options.run)
                 self._other_run = True
-                self._bell.set()
+                self._wake.set()
                 return
             await self._client.request(subject, self._introduction(fresh=False).encoded(), timeout=PUBLISH_TIMEOUT_S)
             self._unheard = False
@@ -199,135 +178,17 @@ class Agent:
 
     async def _beat_until_stopped(self) -> None:
         """Or until the run is another one."""
+        assert self._work is not None
         while not self._stop.is_set() and not self._other_run:
             self._check_the_connection()
             with suppress(nats.errors.Error, TimeoutError):
-                await self._client.publish(self._subjects.beat(self._name), self._telemetry().encoded())
+                await self._client.publish(self._subjects.beat(self._name), self._work.telemetry().encoded())
             if self._unheard:
                 await unless_stopped(self._say_hello_again(), self._stop)
             await self._pause(self._heartbeat_s)
 
-    def _telemetry(self) -> Telemetry:
-        offer = self._offer
-        if offer is None:
-            return Telemetry(temperature_c=board.temperature_c(), busy=self.busy)
-        return Telemetry(
-            gain=offer.link.gain,
-            gain_source=offer.link.gain_source,
-            cpu_hz=offer.cpu_hz,
-            cpu_source=offer.cpu_source,
-            temperature_c=board.temperature_c(),
-            busy=self.busy,
-        )
-
-    # Working
-
-    async def _on_ask(self, message: Msg) -> None:
-        if self._job is not None and self._reporting:  # the server has the result before we hear that the broker has it
-            await asyncio.wait([self._job], timeout=REPORTED_S)
-        try:
-            answer = self._answer(Ask.model_validate_json(message.data))
-        except ValidationError as error:
-            answer = Decline(reason=misfit(error))
-        with suppress(nats.errors.Error):
-            await message.respond(answer.encoded())
-
-    def _answer(self, ask: Ask) -> Accept | Decline:
-        if self.busy:
-            return Decline(reason="busy")
-        offer = self._offer = self._planner.look(ask.round)
-        plan = offer.plan
-        if not plan.feasible:
-            return Decline(reason=REASONS[plan.reason], gain=offer.link.gain, cpu_hz=offer.cpu_hz)
-        return Accept(
-            gain=offer.link.gain,
-            cpu_hz=offer.cpu_hz,
-            power_w=plan.power_w,
-            compute_s=plan.compute_s,
-            upload_s=plan.upload_s,
-            compute_j=plan.compute_j,
-            upload_j=plan.upload_j,
-        )
-
-    async def _on_task(self, message: Msg) -> None:
-        header, body = split_body(message.data)
-        try:
-            task = Task.model_validate_json(header)
-        except ValidationError as error:
-            say(logging.WARNING, "a task that cannot be read", device=self._name, reason=misfit(error))
-            return
-        if self.busy:
-            say(logging.WARNING, "a task while another goes on", device=self._name, round=task.round)
-            return
-        known = self._offer is not None and self._offer.round == task.round
-        offer = self._offer if known and self._offer is not None else self._planner.look(task.round)
-        self._job = asyncio.create_task(self._work(task, bytes(body), offer))
-
-    async def _work(self, task: Task, body: bytes, offer: Offer) -> None:
-        """One task; whatever goes wrong is told, so that the edge server need not wait for the deadline."""
-        try:
-            done = await self._train_and_upload(task, body, offer)
-            await self._report(done)
-            say(logging.DEBUG, "uploaded", device=self._name, round=task.round, token=task.token, version=task.version)
-        except DeliveryError as error:
-            say(logging.ERROR, "not delivered", device=self._name, round=task.round, reason=str(error))
-        except Exception as error:
-            expected = isinstance(error, TrainingError | ObjectError)
-            reason = str(error) if expected else f"{type(error).__name__}: {error}"
-            say(logging.WARNING, "failed", device=self._name, round=task.round, reason=reason)
-            with suppress(DeliveryError):
-                await self._report(Failed(token=task.token, reason=reason[:500]))
-
-    async def _report(self, result: Done | Failed) -> None:
-        self._reporting = True
-        try:
-            await self._delivery.result(result)
-        finally:
-            self._reporting = False
-
-    async def _train_and_upload(self, task: Task, body: bytes, offer: Offer) -> Done:
-        if task.object_name is not None:
-            bucket = self._subjects.models_bucket
-            body = await get_object(self._client.jetstream(timeout=PART_S), bucket, task.object_name, task.model_bytes)
-        if len(body) != task.model_bytes:
-            raise TrainingError(f"{len(body)} bytes of the model came, {task.model_bytes} were announced")
-
-        joules = self._meter.read() if self._meter.readable else None
-        begun = time.perf_counter()
-        update = await asyncio.to_thread(self._options.trainer.train, body, task.round)
-        measured_s = (time.perf_counter() - begun) / self._time_scale
-        if len(update.body) > task.model_bytes + UPLOAD_SLACK_BYTES:  # the broker would refuse it again and again
-            raise TrainingError(f"the update has {len(update.body)} bytes, the model {task.model_bytes}")
-        computed = self._planner.computed(offer, measured_s, joules)
-
-        air_s = self._planner.radio.air_s(offer.plan)
-        if computed.wait_s + air_s > 0.0:
-            await asyncio.sleep((computed.wait_s + air_s) * self._time_scale)
-        object_name, attempt = await self._delivery.upload(task.token, update.body)
-        link_s = Reading(value=attempt.wall_s / self._time_scale, source="measured")
-        if attempt.steady:  # else a broken connection is in it
-            self._planner.uploaded(len(update.body), link_s.value)
-
-        upload_s = Reading(value=air_s, source="modelled") if air_s > 0.0 else link_s
-        return Done(
-            token=task.token,
-            version=task.version,
-            samples=self._samples,
-            model_bytes=len(update.body),
-            train_loss=update.train_loss,
-            object_name=object_name,
-            cpu_hz=offer.cpu_hz,
-            cpu_source=offer.cpu_source,
-            power_w=offer.plan.power_w,
-            compute_s=computed.time_s,
-            upload_s=upload_s,
-            compute_j=computed.energy_j,
-            upload_j=Reading(value=offer.plan.power_w * upload_s.value, source="modelled"),
-            link_s=link_s,
-        )
-
     async def _pause(self, seconds: float) -> None:
         with suppress(TimeoutError):
-            await asyncio.wait_for(self._bell.wait(), timeout=seconds)
+            await asyncio.wait_for(self._wake.wait(), timeout=seconds)
         if not self._stop.is_set():
-            self._bell.clear()
+            self._wake.clear()

@@ -7,14 +7,13 @@ import time
 from collections.abc import Callable, Coroutine
 from typing import Any, NamedTuple
 
-import nats.errors
-import nats.js.errors
 from nats.aio.client import Client
 
 from fedtwin.live.logs import say
 from fedtwin.live.wire.objects import put_object
 from fedtwin.live.wire.protocol import MESSAGE_SLACK_BYTES, TOKEN_HEADER, Done, Failed, Subjects
 from fedtwin.live.wire.transport import end_tasks
+from fedtwin.live.wire.troubles import TROUBLES, words_of
 
 PUBLISH_TIMEOUT_S = 5.0
 RETRY_S = 0.5
@@ -64,8 +63,8 @@ class Delivery:
             try:
                 await self._as_long_as_bytes_move(action)
                 return Attempt(time.perf_counter() - begun, self._client.stats["reconnects"] == reconnects)
-            except (nats.errors.Error, nats.js.errors.Error, TimeoutError, OSError) as error:
-                reason = str(error) or type(error).__name__
+            except (*TROUBLES, OSError) as error:
+                reason = words_of(error)
                 if self._client.is_closed or time.monotonic() > deadline:
                     raise DeliveryError(reason) from None
                 say(logging.DEBUG if told else logging.WARNING, "trying again", device=self._name, reason=reason)

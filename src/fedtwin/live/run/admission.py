@@ -1,4 +1,7 @@
-"""What an upload must pass before it is mixed in, and what is believed of what a device says about it. Pure functions."""
+"""Whether an upload is mixed in, and what is believed of what its device says about it: upload and state in, verdict out.
+
+Nothing changes in here. What follows from a verdict is up to ``LiveRun``.
+"""
 
 import math
 from dataclasses import dataclass
@@ -12,12 +15,48 @@ from fedtwin.formulas.cost import cost, within
 from fedtwin.formulas.terms import Terms
 from fedtwin.learning.layout import Floats, Weights
 from fedtwin.live.run.core import Core, OpenTask
+from fedtwin.live.run.model import LiveModel
 from fedtwin.live.wire.protocol import Done
+from fedtwin.live.wire.tensors import UnfitError
 
 AGREES = 0.01
 CLOCK_SHARE = 0.05
 LEAST_MEAN_W, MOST_MEAN_W = 1e-4, 1e4
 MOST_STEPS = 10**9
+
+
+@dataclass(frozen=True)
+class Believed:
+    """What an update took, as far as the server believes it."""
+
+    compute_s: float
+    upload_s: float
+    compute_j: float
+    upload_j: float
+    cost: float
+    reported_s: float
+    agrees: bool
+
+
+@dataclass(frozen=True)
+class Admitted:
+    """An upload that is to be mixed in: with its task, the model it started from, and what is believed of its report."""
+
+    task: OpenTask
+    late: bool
+    start: Weights
+    weights: Weights
+    elapsed_s: float
+    believed: Believed
+
+
+@dataclass(frozen=True)
+class NotAdmitted:
+    """Why it is not; ``attack`` where no honest device would send it, ``task`` where one ends with it."""
+
+    reason: str
+    attack: bool = False
+    task: OpenTask | None = None
 
 
 @dataclass(frozen=True)
@@ -28,6 +67,53 @@ class Found:
     late: bool = False
     reason: str | None = None
     attack: bool = False
+
+
+def admit(
+    core: Core, model: LiveModel, name: str, done: Done, body: bytes | memoryview | None, *, arrived_s: float, now_s: float
+) -> Admitted | NotAdmitted:
+    """The verdict on an upload that has come whole, or not (``body`` is None)."""
+    found = find_task(core, name, done.token, done.version)
+    if found.task is None or found.reason is not None:
+        return NotAdmitted(found.reason or "", found.attack, found.task)
+    if core.is_quarantined(name):
+        return NotAdmitted("quarantined: the device failed a check before", task=found.task)
+    if body is None:
+        return NotAdmitted("missing: the result came without its upload", task=found.task)
+    if bad := bad_claim(core, name, done, core.config):
+        return NotAdmitted(bad, attack=True)
+    if len(body) != done.model_bytes:
+        return NotAdmitted(f"size: {len(body)} bytes came, {done.model_bytes} were announced", attack=True)
+    try:
+        weights = model.codec.decode(body)
+    except UnfitError as error:
+        return NotAdmitted(str(error), attack=True)
+    if bad := bad_weights(model.weights, weights, core.live):
+        return NotAdmitted(bad, attack=True)
+    start = model.start_of(found.task.sent.version)
+    if start is None:
+        return NotAdmitted("stale: the model it started from is gone", task=found.task)
+    sent_s = found.task.sent.at_s
+    elapsed_s = (arrived_s if arrived_s > sent_s else now_s) - sent_s  # a clock that was set back buys nothing
+    return Admitted(found.task, found.late, start, weights, elapsed_s, believe(done, elapsed_s, core.terms, core.live))
+
+
+def admit_bytes(core: Core, model: LiveModel, name: str, token: str, size: int) -> NotAdmitted | None:
+    """Why the bytes of an upload need not even be kept until their result comes, or None."""
+    found = find_task(core, name, token, None)
+    if found.reason is not None:
+        return NotAdmitted(found.reason, found.attack)
+    if size > model.most_upload_bytes:
+        return NotAdmitted(f"size: {size} bytes, and the model has {model.codec.size}", attack=True)
+    return None
+
+
+def admit_failure(core: Core, name: str, token: str) -> OpenTask | NotAdmitted:
+    """The task that a device says has failed."""
+    found = find_task(core, name, token, None)
+    if found.task is None or found.late:
+        return NotAdmitted(found.reason or "late: the task had been given up", found.attack)
+    return found.task
 
 
 def find_task(core: Core, name: str, token: str, version: int | None) -> Found:
@@ -89,19 +175,6 @@ def _norm(values: Floats) -> float:
     """‖w‖₂ on this core alone: the linear algebra library would take all of them for a millisecond."""
     with np.errstate(over="ignore", invalid="ignore"):
         return math.sqrt(float(np.einsum("i,i->", values, values)))
-
-
-@dataclass(frozen=True)
-class Believed:
-    """What an update took, as far as the server believes it."""
-
-    compute_s: float
-    upload_s: float
-    compute_j: float
-    upload_j: float
-    cost: float
-    reported_s: float
-    agrees: bool
 
 
 def believe(done: Done, elapsed_s: float, terms: Terms, live: LiveConfig) -> Believed:

@@ -10,6 +10,7 @@ from fedtwin.errors import FedtwinError
 from fedtwin.files import DRAFTS, write_whole
 from fedtwin.learning.aggregate import make_aggregator, newest_counters
 from fedtwin.learning.layout import Weights
+from fedtwin.live.wire.protocol import UPLOAD_SLACK_BYTES
 from fedtwin.live.wire.tensors import Codec, UnfitError, load_tensors, read_model
 
 
@@ -29,6 +30,11 @@ class LiveModel:
         layout, self.weights = read_model(self.encoded, str(path))
         self.codec = Codec(layout)
         self._restore(version)
+
+    @property
+    def most_upload_bytes(self) -> int:
+        """Other programs write longer headers."""
+        return self.codec.size + UPLOAD_SLACK_BYTES
 
     def start_of(self, version: int) -> Weights | None:
         """The model of an earlier version, where the aggregation needs it and it is still there."""

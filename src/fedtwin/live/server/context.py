@@ -58,7 +58,7 @@ class EdgeContext:
     @property
     def uploads_need_objects(self) -> bool:
         """Whether an upload may be, which other programs write with longer headers."""
-        return self.run.most_upload_bytes > self.client.max_payload - MESSAGE_SLACK_BYTES
+        return self.run.model.most_upload_bytes > self.client.max_payload - MESSAGE_SLACK_BYTES
 
     def alive(self, name: str) -> None:
         """The device was heard and is ready to be asked."""

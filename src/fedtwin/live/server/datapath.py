@@ -18,6 +18,7 @@ from fedtwin.live.server.context import EdgeContext
 from fedtwin.live.server.storage import Storage
 from fedtwin.live.server.uploads import Uploads
 from fedtwin.live.views.metrics import Metrics
+from fedtwin.live.wire.troubles import TROUBLES, words_of
 
 LOOK_EVERY_S, LOOK_AGAIN_S = 2.0, 0.5
 ANSWER_S, PAUSE_S = 2.0, 0.02
@@ -26,7 +27,7 @@ RESTART_AFTER_S, MOST_RESTART_AFTER_S = 5.0, 60.0
 LEAST_ROOM_BYTES = 2**20
 TOO_MANY_WAIT = 10077  # the broker's number for a subject that has all the messages it may have
 NOT_REACHED = "the broker is not reached"
-TROUBLES = (nats.errors.Error, nats.js.errors.Error, TimeoutError, OSError)
+BROKEN = (*TROUBLES, OSError)
 
 
 class DataPath:
@@ -75,7 +76,7 @@ class DataPath:
                 self._well()
                 return
             await self._store_a_pulse()
-        except TROUBLES as error:
+        except BROKEN as error:
             if self._may_not_send_pulses():
                 return
             full = self._full_disk()
@@ -87,7 +88,7 @@ class DataPath:
             self._well()
             return
         self._broken("the broker stores, and does not deliver")
-        with suppress(*TROUBLES):
+        with suppress(*BROKEN):
             await self._uploads.consume_anew()
             self._mended("consumer", "the consumer delivered nothing and is made again")
 
@@ -148,7 +149,7 @@ class DataPath:
 
     def _full_disk(self) -> str | None:
         """A broker of ours that met a full disk stores nothing until it is started again, also when there is room."""
-        needed = max(4 * self._context.run.most_upload_bytes, LEAST_ROOM_BYTES)
+        needed = max(4 * self._context.run.model.most_upload_bytes, LEAST_ROOM_BYTES)
         if self._broker is None or self._broker.room_bytes() >= needed:
             return None
         return f"the broker's disk is full: {self._broker.options.store} has less than {needed >> 10} KiB left"
@@ -174,4 +175,4 @@ def _words(error: BaseException) -> str:
         return "its JetStream does not answer"
     if isinstance(error, TimeoutError):
         return f"no acknowledgement within {ANSWER_S:g} s"
-    return str(error) or type(error).__name__
+    return words_of(error)

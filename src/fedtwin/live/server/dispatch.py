@@ -10,10 +10,10 @@ from pydantic import ValidationError
 
 from fedtwin.live.logs import say
 from fedtwin.live.run import events
-from fedtwin.live.run.live_run import new_token
 from fedtwin.live.server.context import EdgeContext
 from fedtwin.live.wire.objects import delete_object, put_object
-from fedtwin.live.wire.protocol import ANSWER, Ask, Decline, Task, misfit, with_body
+from fedtwin.live.wire.protocol import ANSWER, Ask, Decline, Task, misfit, new_token, with_body
+from fedtwin.live.wire.troubles import TROUBLES, words_of
 
 
 class Dispatcher:
@@ -91,8 +91,8 @@ class Dispatcher:
                 task = task.model_copy(update={"object_name": await self._put(sent.version, model)})
                 model = b""
             await context.client.publish(context.subjects.task(name), b"".join(with_body(task, model)))
-        except (nats.errors.Error, nats.js.errors.Error, TimeoutError) as error:
-            say(logging.WARNING, "a task could not be sent", device=name, reason=str(error) or type(error).__name__)
+        except TROUBLES as error:
+            say(logging.WARNING, "a task could not be sent", device=name, reason=words_of(error))
         say(logging.DEBUG, "dispatched", device=name, round=sent.round, version=sent.version)
 
     async def _put(self, version: int, model: bytes) -> str:
@@ -106,6 +106,6 @@ class Dispatcher:
             self._objects[version] = name
             needed = {version, *(task.sent.version for task in self._core.open.values())}
             for old in [old for old in self._objects if old not in needed]:
-                with suppress(nats.errors.Error, nats.js.errors.Error, TimeoutError):  # the task is sent all the same
+                with suppress(*TROUBLES):  # the task is sent all the same
                     await delete_object(context.js, bucket, self._objects.pop(old))
         return self._objects[version]

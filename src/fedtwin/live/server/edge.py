@@ -7,18 +7,16 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-import nats.errors
-import nats.js.errors
-from nats.aio.client import Client
-
 from fedtwin.errors import FedtwinError
 from fedtwin.live.broker.process import Broker
 from fedtwin.live.logs import say
 from fedtwin.live.run import events
 from fedtwin.live.run.events import Event
 from fedtwin.live.run.live_run import LiveRun
+from fedtwin.live.server.connecting import Connecting
 from fedtwin.live.server.context import EdgeContext
-from fedtwin.live.server.datapath import NOT_REACHED, RESTART_AFTER_S, TELL_EVERY_S, DataPath
+from fedtwin.live.server.datapath import DataPath
+from fedtwin.live.server.deadlines import Deadlines
 from fedtwin.live.server.dispatch import Dispatcher
 from fedtwin.live.server.evaluation import Evaluations
 from fedtwin.live.server.membership import Membership
@@ -27,7 +25,8 @@ from fedtwin.live.server.uploads import Uploads
 from fedtwin.live.server.worker import Worker
 from fedtwin.live.views.metrics import Metrics
 from fedtwin.live.views.mirror import Mirror, open_mirror
-from fedtwin.live.wire.transport import close, connect, end_tasks, unless_stopped
+from fedtwin.live.wire.transport import close, end_tasks, unless_stopped
+from fedtwin.live.wire.troubles import TROUBLES, words_of
 
 TICK_S, PAUSED_S = 0.05, 2.0
 MIRROR_EVERY_S = 0.5
@@ -56,7 +55,7 @@ class EdgeServer:
         self._metrics = Metrics()
         self._stop_asked = asyncio.Event()
         self._opened = False
-        self._not_reached: str | None = None
+        self._connecting = Connecting(options.servers, options.broker, self._metrics)
         run.listeners += [self._count, _log]
 
     def stop(self) -> None:
@@ -66,14 +65,17 @@ class EdgeServer:
     @property
     def trouble(self) -> str | None:
         """Why no upload came through when it ended; None where they did, or it was stopped before that was clear."""
-        return self._path.trouble if self._opened else self._not_reached
+        return self._path.trouble if self._opened else self._connecting.trouble
 
     async def serve(self) -> bool:
         """True when all rounds are played, False when ``stop`` was called."""
         options = self._options
         if options.metrics is not None:
             say(logging.INFO, "metrics", port=self._metrics.serve(options.metrics))
-        client = await unless_stopped(self._connected(), self._stop_asked)
+        connecting = self._connecting.connected(
+            credentials=options.credentials, insecure=options.insecure, on_reconnect=self._on_reconnect
+        )
+        client = await unless_stopped(connecting, self._stop_asked)
         if client is None:
             self._run.commit(events.Stopped(at_s=self._run.now_s(), finished=False))
             return False
@@ -97,47 +99,12 @@ class EdgeServer:
                     await unless_stopped(self._finish(), self._stop_asked)
             finally:
                 await end_tasks(tasks)
-            with suppress(nats.errors.Error, nats.js.errors.Error, TimeoutError):
+            with suppress(*TROUBLES):
                 await asyncio.wait_for(self._write_mirror(), timeout=5.0)
             self._run.commit(events.Stopped(at_s=self._run.now_s(), finished=finished))
             return finished
         finally:
             await close(client)
-
-    async def _connected(self) -> Client:
-        options = self._options
-        connecting = asyncio.create_task(
-            connect(
-                options.servers,
-                name="edge",
-                inbox="edge",
-                credentials=options.credentials,
-                insecure=options.insecure,
-                on_reconnect=self._on_reconnect,
-            )
-        )
-        watching = asyncio.create_task(self._watch_while_connecting())
-        try:
-            await asyncio.wait([connecting, watching], return_when=asyncio.FIRST_COMPLETED)
-            if not connecting.done():
-                watching.result()  # a broker that cannot be started again
-            return await connecting
-        finally:
-            await end_tasks([connecting, watching])
-
-    async def _watch_while_connecting(self) -> None:
-        """It is said that nothing comes through; a broker of ours that hangs, or is gone, is started again."""
-        broker = self._options.broker
-        await asyncio.sleep(RESTART_AFTER_S)
-        while True:
-            self._not_reached = NOT_REACHED
-            say(logging.ERROR, "no upload comes through", reason=NOT_REACHED)
-            if broker is not None and not await asyncio.to_thread(broker.answers):
-                await asyncio.to_thread(broker.stop)
-                broker.restart()
-                say(logging.WARNING, "the broker did not answer and was started again")
-                self._metrics.repaired("broker")
-            await asyncio.sleep(TELL_EVERY_S)
 
     async def _open_until_it_works(self) -> bool:
         """The broker may be killed at this very moment."""
@@ -146,8 +113,8 @@ class EdgeServer:
             try:
                 await self._open()
                 return True
-            except (nats.errors.Error, nats.js.errors.Error, TimeoutError) as error:
-                reason = str(error) or type(error).__name__
+            except TROUBLES as error:
+                reason = words_of(error)
                 if time.monotonic() > end:
                     raise FedtwinError(f"The broker cannot be used, is its JetStream on? {reason}.") from None
                 say(logging.WARNING, "the broker is not ready yet", reason=reason)
@@ -158,6 +125,7 @@ class EdgeServer:
         context = self._context
         self._mirror: Mirror = await open_mirror(context.js, context.subjects.twin_bucket, self._core.live.replicas)
         self._dispatcher, self._uploads = Dispatcher(context), Uploads(context)
+        self._deadlines = Deadlines(context, self._uploads)
         self._evaluations = Evaluations(context, self._options.worker)
         self._path = DataPath(context, self._uploads, self._options.broker, self._metrics)
         await self._path.open()
@@ -166,7 +134,7 @@ class EdgeServer:
         await context.client.publish(context.subjects.call, b"")
         if self._core.started:
             context.wait_for_the_fleet()
-        self._give_up_after = time.monotonic() + self._core.live.deadline_margin_s
+        self._deadlines.put_off()
         context.wake.set()
         self._opened = True
 
@@ -180,10 +148,10 @@ class EdgeServer:
                 await self._path.restore()
                 await self._context.client.publish(self._context.subjects.call, b"")
                 break
-            except (nats.errors.Error, nats.js.errors.Error, TimeoutError) as error:
-                say(logging.DEBUG, "the broker is not ready yet", reason=str(error) or type(error).__name__)
+            except TROUBLES as error:
+                say(logging.DEBUG, "the broker is not ready yet", reason=words_of(error))
                 await asyncio.sleep(READY_PAUSE_S)
-        self._give_up_after = time.monotonic() + self._core.live.deadline_margin_s
+        self._deadlines.put_off()
         self._context.wake.set()
 
     async def _until_done(self, tasks: list[asyncio.Task[None]]) -> bool:
@@ -221,11 +189,8 @@ class EdgeServer:
             if worker is not None and not self._context.stopping.is_set() and worker.look_after():
                 self._evaluations.worker_is_new()
             if self._path.trouble is not None:
-                self._give_up_after = time.monotonic() + self._core.live.deadline_margin_s
-            if self._context.client.is_connected:
-                self._give_up_overdue()
-                self._mark_the_silent()
-            self._release()
+                self._deadlines.put_off()
+            self._deadlines.look()
             if not self._context.stopping.is_set() and not self._core.done:
                 self._standstill.look(self._path.trouble)
             self._evaluations.tick()
@@ -246,34 +211,8 @@ class EdgeServer:
     def _was_away(self, away_s: float) -> None:
         """This process stood still: what was sent to it meanwhile has not been read yet."""
         say(logging.WARNING, f"the edge server itself stood still for {away_s:.1f} s")
-        self._give_up_after = time.monotonic() + self._core.live.deadline_margin_s
+        self._deadlines.put_off()
         self._context.heard = {name: heard + away_s for name, heard in self._context.heard.items()}
-
-    def _give_up_overdue(self) -> None:
-        """Not at once after a time without the broker, or without us: uploads that waited there come first."""
-        if time.monotonic() < self._give_up_after:
-            return
-        now_s = self._run.now_s()
-        for task in self._core.overdue(now_s):
-            self._run.commit(self._core.give_up(task, now_s, "the deadline has passed", "offline"))
-            if self._core.live.late == "refuse":  # else its result may be on the way, and the upload is mixed in late
-                self._uploads.forget(task.sent.token)
-
-    def _mark_the_silent(self) -> None:
-        if not self._core.started:
-            return
-        now, limit_s = time.monotonic(), self._core.live.offline_after_s
-        for device, (name, known) in enumerate(zip(self._core.names, self._core.twin.devices, strict=True)):
-            if known.status == "idle" and now - self._context.heard.setdefault(name, now) > limit_s:
-                self._run.commit(events.StatusChanged(at_s=self._run.now_s(), device=device, status="offline"))
-                say(logging.WARNING, "silent", device=name)
-
-    def _release(self) -> None:
-        now_s = self._run.now_s()
-        for name, member in self._core.members.items():
-            if member.quarantined_until_s is not None and now_s > member.quarantined_until_s:
-                self._run.commit(events.Released(at_s=now_s, name=name))
-                say(logging.INFO, "released", device=name)
 
     async def _mirror_for_ever(self) -> None:
         while True:
@@ -281,8 +220,8 @@ class EdgeServer:
             if self._context.client.is_connected:
                 try:
                     await self._write_mirror()
-                except (nats.errors.Error, nats.js.errors.Error, TimeoutError) as error:
-                    say(logging.DEBUG, "the twin's mirror is behind", reason=str(error) or type(error).__name__)
+                except TROUBLES as error:
+                    say(logging.DEBUG, "the twin's mirror is behind", reason=words_of(error))
 
     async def _write_mirror(self) -> None:
         context = self._context

@@ -4,8 +4,6 @@ import asyncio
 import logging
 import time
 
-import nats.errors
-import nats.js.errors
 from nats.aio.msg import Msg
 from pydantic import ValidationError
 
@@ -16,6 +14,7 @@ from fedtwin.live.server.worker import Worker
 from fedtwin.live.wire.objects import put_object
 from fedtwin.live.wire.protocol import EVALUATION, Evaluate, NotEvaluated, with_body
 from fedtwin.live.wire.settings import shared_settings
+from fedtwin.live.wire.troubles import TROUBLES, words_of
 
 TIMEOUT_S, LEAST_TIMEOUT_S, TIMES_THE_LAST = 120.0, 10.0, 10.0
 TRIES_AT_THE_END, TRIES_WITH_A_NEW_WORKER = 20, 60
@@ -107,8 +106,8 @@ class Evaluations:
                 request, model = request.model_copy(update={"object_name": OBJECT_NAME}), b""
             reply = await self._answer(b"".join(with_body(request, model)))
             found = EVALUATION.validate_json(reply.data)
-        except (nats.errors.Error, nats.js.errors.Error, TimeoutError, ValidationError) as error:
-            say(logging.DEBUG, "not evaluated", reason=str(error) or type(error).__name__)
+        except (*TROUBLES, ValidationError) as error:
+            say(logging.DEBUG, "not evaluated", reason=words_of(error))
             return False
         if isinstance(found, NotEvaluated):
             if found.reason != self._told:

@@ -13,9 +13,9 @@ from fedtwin.errors import FedtwinError
 from fedtwin.live.broker.process import Broker
 from fedtwin.live.event_loop import StopSignals, serve
 from fedtwin.live.logs import say
-from fedtwin.live.run import live_run as runs
 from fedtwin.live.run.ledger import LEDGER_NAME, read_events
 from fedtwin.live.run.live_run import LiveRun
+from fedtwin.live.run.opening import begin
 from fedtwin.live.run.tables import write_records
 from fedtwin.live.server.edge import EdgeOptions, EdgeServer
 from fedtwin.live.server.place import Place
@@ -40,11 +40,11 @@ def begin_run(out: Path, config: Config, name: str, initial: Path | None) -> Liv
             layout, weights = read_model(initial.read_bytes(), str(initial))
         except OSError as error:
             raise FedtwinError(f"--initial {str(initial)!r} cannot be read: {error.strerror}.") from None
-        return runs.begin(out, config, name, Codec(layout).encode(weights))
+        return begin(out, config, name, Codec(layout).encode(weights))
     if find_spec("torch") is None or config.learning is None:
         what = "[learning] in the configuration" if config.learning is None else "PyTorch (pip install 'fedtwin[learn]')"
         raise FedtwinError(f"The run needs a model to start from: --initial FILE.safetensors, or {what}.")
-    return runs.begin(out, config, name, initial_model_of(config))
+    return begin(out, config, name, initial_model_of(config))
 
 
 def serve_run(run: LiveRun, place: Place, *, evaluator: bool, metrics: str | None, grace_s: float, logs: list[str]) -> Served:

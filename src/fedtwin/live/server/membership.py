@@ -68,7 +68,9 @@ class Membership:
     async def _let_in(self, name: str, hello: Hello) -> None:
         context, run, core = self._context, self._run, self._core
         if name not in core.members and context.uploads_need_objects:
-            await make_bucket(context.js, context.subjects.uploads_bucket(name), 4 * run.most_upload_bytes, core.live.replicas)
+            await make_bucket(
+                context.js, context.subjects.uploads_bucket(name), 4 * run.model.most_upload_bytes, core.live.replicas
+            )
         if name not in core.members:
             run.commit(core.join(name, hello, run.now_s()))
             context.strangers.pop(name, None)

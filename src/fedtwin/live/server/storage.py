@@ -22,7 +22,7 @@ class Storage:
 
     def wanted(self) -> dict[str, Make]:
         context, js, subjects = self._context, self._context.js, self._context.subjects
-        most_bytes, replicas = context.run.most_upload_bytes, context.core.live.replicas
+        most_bytes, replicas = context.run.model.most_upload_bytes, context.core.live.replicas
         wanted: dict[str, Make] = {
             subjects.stream: self._uploads.make_stream,
             f"KV_{subjects.twin_bucket}": lambda: open_mirror(js, subjects.twin_bucket, replicas),

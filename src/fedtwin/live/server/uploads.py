@@ -14,10 +14,10 @@ from nats.js.client import JetStreamContext
 from pydantic import ValidationError
 
 from fedtwin.live.logs import say
-from fedtwin.live.run.admission import find_task
 from fedtwin.live.server.context import EdgeContext
 from fedtwin.live.wire.objects import ObjectError, delete_object, get_object
 from fedtwin.live.wire.protocol import MESSAGE_SLACK_BYTES, RESULT, TOKEN_HEADER, Done, Failed, misfit
+from fedtwin.live.wire.troubles import TROUBLES, words_of
 
 ACK_WAIT_S = 30.0
 MOST_WAITING_PER_DEVICE = 4
@@ -90,7 +90,7 @@ class Uploads:
             discard=DiscardPolicy.NEW,
             discard_new_per_subject=True,
             max_msgs_per_subject=MOST_WAITING_PER_DEVICE,
-            max_msg_size=min(self._run.most_upload_bytes + MESSAGE_SLACK_BYTES, self._context.client.max_payload),
+            max_msg_size=min(self._run.model.most_upload_bytes + MESSAGE_SLACK_BYTES, self._context.client.max_payload),
         )
 
     async def _stop_listening(self) -> None:
@@ -120,7 +120,7 @@ class Uploads:
     async def until_empty(self) -> None:
         """Uploads of tasks that had been given up may still wait at the broker."""
         for _ in range(LOOKS):
-            with suppress(nats.errors.Error, nats.js.errors.Error, TimeoutError):
+            with suppress(*TROUBLES):
                 found = await self._context.js.consumer_info(self._context.subjects.stream, CONSUMER)
                 if not found.num_pending and not found.num_ack_pending:
                     return
@@ -137,8 +137,8 @@ class Uploads:
         self.delivered, self.busy = self.delivered + 1, True
         try:
             await self._handle(message, self._stream)
-        except (nats.errors.Error, nats.js.errors.Error, TimeoutError) as error:
-            say(logging.WARNING, "the broker did not hear an acknowledgement", reason=str(error) or type(error).__name__)
+        except TROUBLES as error:
+            say(logging.WARNING, "the broker did not hear an acknowledgement", reason=words_of(error))
         except Exception as error:
             self.trouble = error
             raise
@@ -161,31 +161,25 @@ class Uploads:
 
     async def _on_upload(self, name: str, message: Msg, stream: int) -> None:
         token = (message.headers or {}).get(TOKEN_HEADER, "")
-        reason = self._run.upload_is_expected(name, token, len(message.data))
-        if reason is None:
+        if self._run.receive_bytes(name, token, len(message.data)):
             before = [old for old, held in self._held.items() if held.message.subject == message.subject]
             forgotten = [self._held.pop(old) for old in before if old != token]  # the same again: it is not on disk yet
             self._held[token] = HeldUpload(message, message.data, stream)
             for held in forgotten:  # one for each device, or results that never come would fill the memory
                 await self._ack(held.message, held.stream)
             return
-        if not reason.startswith("duplicate"):  # its result says so
-            self._run.refuse(name, "upload", reason)
-        if reason.startswith(("size", "foreign")):  # only where the token is that of a task
-            self._run.quarantine(name, reason)
         await self._ack(message, stream)
 
     async def _on_result(self, name: str, message: Msg, stream: int) -> None:
         try:
             result = RESULT.validate_json(message.data)
         except ValidationError as error:
-            self._run.refuse(name, "result", misfit(error))
-            self._run.quarantine_if_its_own(name, message.data, misfit(error))
+            self._run.receive_unreadable(name, message.data, misfit(error))
             await self._ack(message, stream)
             return
         held, body = self._held.pop(result.token, None), None
         if isinstance(result, Failed):
-            self._failed(name, result)
+            self._run.receive_failure(name, result)
         else:
             body = await self._body(name, result, held)
             self._run.receive(name, result, body, self._run.arrival_s(message.metadata.timestamp.timestamp()))
@@ -196,28 +190,17 @@ class Uploads:
         if name in self._core.members:
             self._context.heard[name] = time.monotonic()
         if held is None and body is not None:  # an object, which was all there was of the upload until it was on our disk
-            with suppress(nats.errors.Error, nats.js.errors.Error, TimeoutError):
+            with suppress(*TROUBLES):
                 await delete_object(self._context.js, self._context.subjects.uploads_bucket(name), result.token)
 
     async def _body(self, name: str, result: Done, held: HeldUpload | None) -> bytes | None:
         if result.object_name is None:
             return held.body if held is not None else None
-        if result.object_name != result.token or self._run.upload_is_expected(name, result.token, result.model_bytes):
+        if result.object_name != result.token or self._run.expects(name, result.token, result.model_bytes) is not None:
             return None
         js, bucket = self._context.js, self._context.subjects.uploads_bucket(name)
         try:
-            return await get_object(js, bucket, result.token, self._run.most_upload_bytes)
+            return await get_object(js, bucket, result.token, self._run.model.most_upload_bytes)
         except ObjectError as error:
             say(logging.WARNING, "an object could not be had", device=name, reason=str(error))
             return None
-
-    def _failed(self, name: str, result: Failed) -> None:
-        found = find_task(self._core, name, result.token, None)
-        if found.task is None or found.late:
-            reason = found.reason or "late: the task had been given up"
-            self._run.refuse(name, "result", reason, result.token)
-            if found.attack:
-                self._run.quarantine(name, reason)
-            return
-        # not asked before it is heard again: a device that fails at once would use up all rounds in seconds
-        self._run.commit(self._core.give_up(found.task, self._run.now_s(), f"failed: {result.reason}", "offline"))

@@ -4,6 +4,7 @@ Messages are JSON; models travel as safetensors bytes, never as pickle. Times ar
 the run's time scale), energies joules. Every number of a report says whether it was measured or modelled.
 """
 
+import secrets
 from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError
@@ -206,6 +207,11 @@ Result = Annotated[Done | Failed, Field(discriminator="kind")]
 ANSWER: TypeAdapter[Accept | Decline] = TypeAdapter(Answer)
 RESULT: TypeAdapter[Done | Failed] = TypeAdapter(Result)
 EVALUATION: TypeAdapter[Evaluated | NotEvaluated] = TypeAdapter(Evaluated | NotEvaluated)
+
+
+def new_token() -> str:
+    """Of a task; nobody can guess it."""
+    return secrets.token_hex(16)
 
 
 def with_body(message: Message, body: bytes) -> list[bytes]:

@@ -13,7 +13,7 @@ import fedtwin
 
 ROOT = Path(fedtwin.__file__).parent
 LAYERS = [
-    *("errors", "files", "draws", "usercode", "compiling", "registry", "processes"),
+    *("errors", "files", "draws", "usercode", "compiling", "registry", "processes", "supervision"),
     *("config", "formulas", "world", "twin", "policies", "learning", "records", "coordinator"),
     *("sim", "live", "experiments", "figures", "cli", "__main__"),
 ]
@@ -30,7 +30,9 @@ KNOWS: dict[str, set[str]] = {
     "run": {"logs", "wire"},
     "views": {"logs", "wire", "run"},
     "server": {"logs", "event_loop", "wire", "broker", "run", "views"},
-    "demo": {"logs", "broker", "run"},
+    "agents": {"event_loop", "wire", "device", "server"},
+    "local": {"broker"},
+    "demo": {"broker", "run", "server", "wire", "local"},
 }
 """The rooms of ``live/``, and which others each of them may import. Server and devices meet on the wire only."""
 EMULATION = ROOT / "live" / "device" / "emulation.py"

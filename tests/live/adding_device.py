@@ -9,11 +9,9 @@ import time
 
 import numpy as np
 
+from fedtwin import live
 from fedtwin.config import Config
-from fedtwin.live import logs
-from fedtwin.live.device.agent import Agent, AgentOptions
-from fedtwin.live.device.trainers import Update
-from fedtwin.live.event_loop import serve
+from fedtwin.live import Update, logs
 from fedtwin.live.wire.tensors import Codec, read_model
 
 SAMPLES = 50
@@ -37,12 +35,7 @@ class AddingTrainer:
 def main() -> None:
     name, url, run = sys.argv[1:]
     logs.set_up("debug", "json")
-
-    def make() -> object:
-        agent = Agent(AgentOptions(name, [url], AddingTrainer(), run=run))
-        return agent.run(), agent.stop
-
-    serve(make)  # type: ignore[arg-type]
+    live.run_device(name, [url], AddingTrainer(), run=run)
 
 
 if __name__ == "__main__":

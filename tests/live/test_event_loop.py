@@ -8,7 +8,7 @@ import pytest
 
 SCENE = """
 import asyncio, os, signal
-from fedtwin.live.event_loop import StopSignals, serve
+from fedtwin.live.event_loop import StopSignals, run_until_stopped
 
 def ask(*_):
     os.kill(os.getpid(), signal.SIGTERM)
@@ -36,12 +36,12 @@ except KeyboardInterrupt:
 @pytest.mark.parametrize(
     ("scene", "said"),
     [
-        ("ask(); print(serve(make, signals))", "stopped"),
-        ("print(serve(lambda: make(asks=True), signals))", "stopped"),
-        ("print(serve(lambda: make(asks=True, deaf=True), signals))", "cut short"),
-        ("print(serve(lambda: make(asks=True), signals)); ask(); print('records')", "stopped\ncut short"),
-        ("serve(lambda: (asyncio.sleep(0), print), signals); ask(); print('records')", "records"),
-        ("serve(lambda: (asyncio.sleep(0), print), signals); ask(); ask(); print('records')", "cut short"),
+        ("ask(); print(run_until_stopped(make, signals))", "stopped"),
+        ("print(run_until_stopped(lambda: make(asks=True), signals))", "stopped"),
+        ("print(run_until_stopped(lambda: make(asks=True, deaf=True), signals))", "cut short"),
+        ("print(run_until_stopped(lambda: make(asks=True), signals)); ask(); print('records')", "stopped\ncut short"),
+        ("run_until_stopped(lambda: (asyncio.sleep(0), print), signals); ask(); print('records')", "records"),
+        ("run_until_stopped(lambda: (asyncio.sleep(0), print), signals); ask(); ask(); print('records')", "cut short"),
     ],
     ids=["before", "during", "twice", "during and after", "after", "twice after"],
 )

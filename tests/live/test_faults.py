@@ -182,7 +182,7 @@ def test_a_full_disk_that_is_freed(tmp_path: Path) -> None:
             assert "the broker did not store and was started again" in fleet.log("edge")
             assert metric(fleet, "fedtwin_data_path_ok") == 1 and metric(fleet, "fedtwin_data_path_repairs_total") >= 1
             assert fleet.stopped("edge") == 0
-            fleet.close()
+            fleet.stop()
 
 
 @pytest.mark.slow

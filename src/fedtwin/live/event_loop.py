@@ -1,24 +1,16 @@
-"""The commands' way into the event loop: one coroutine, stopped gracefully by SIGTERM or Ctrl-C, cut short by a second one."""
+"""The way into the event loop: one coroutine, stopped gracefully by SIGTERM or Ctrl-C, cut short by a second one."""
 
 import asyncio
 import ctypes
 import signal
+import threading
 from collections.abc import Callable, Coroutine, Iterator
 from contextlib import contextmanager, suppress
-from typing import Any, TypeVar
-
-from fedtwin.errors import FedtwinError
+from typing import Any, Protocol, TypeVar
 
 T = TypeVar("T")
 M_TRIM_THRESHOLD, M_MMAP_THRESHOLD = -1, -3
 KEPT_BYTES = 256 * 2**20
-
-
-def require_nats() -> None:
-    try:
-        import nats  # noqa: F401
-    except ImportError:
-        raise FedtwinError("The live fleet needs nats-py: pip install 'fedtwin[live]'.") from None
 
 
 def keep_freed_memory() -> None:
@@ -35,6 +27,7 @@ class StopSignals:
     """SIGTERM and Ctrl-C until the end of the block: the first asks what is served to stop, the second cuts short what goes on.
 
     One that comes before anything is served stops it as soon as it is; one that comes afterwards finds everything ending.
+    Only the main thread hears signals: in another one nothing is changed.
     """
 
     def __init__(self) -> None:
@@ -43,7 +36,8 @@ class StopSignals:
         self._usual: dict[signal.Signals, Any] = {}
 
     def __enter__(self) -> "StopSignals":
-        self._usual = {number: signal.signal(number, self._heard) for number in (signal.SIGTERM, signal.SIGINT)}
+        if threading.current_thread() is threading.main_thread():
+            self._usual = {number: signal.signal(number, self._heard) for number in (signal.SIGTERM, signal.SIGINT)}
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -70,14 +64,14 @@ class StopSignals:
             self._tell = None
 
 
-def serve(
+def run_until_stopped(
     make: Callable[[], tuple[Coroutine[Any, Any, T], Callable[[], None]]],
     signals: StopSignals | None = None,
 ) -> T:
     """Runs the coroutine ``make`` gives; the other thing it gives is called when the process is asked to stop."""
     if signals is None:
         with StopSignals() as signals:
-            return serve(make, signals)
+            return run_until_stopped(make, signals)
     keep_freed_memory()
 
     async def main() -> T:
@@ -90,3 +84,21 @@ def serve(
                 raise KeyboardInterrupt from None
 
     return asyncio.run(main())
+
+
+class Stoppable(Protocol):
+    """What runs until it is told to stop."""
+
+    async def run(self) -> None: ...
+
+    def stop(self) -> None: ...
+
+
+def run_agent(make: Callable[[], Stoppable]) -> None:
+    """``make`` is called in the event loop."""
+
+    def made() -> tuple[Coroutine[Any, Any, None], Callable[[], None]]:
+        agent = make()
+        return agent.run(), agent.stop
+
+    run_until_stopped(made)

@@ -19,7 +19,7 @@ def test_a_worker_that_cannot_evaluate_does_not_hold_up_the_end(tmp_path: Path) 
     pytest.importorskip("torch")
     with plant(tmp_path) as fleet:
         fleet.new_edge("--rounds", 20, **LEARNING)
-        fleet.start("evaluator", "evaluator", "--server", fleet.url(), "--data", "missing.npz")
+        fleet.command("evaluator", "evaluator", "--server", fleet.url(), "--data", "missing.npz")
         fleet.device("d0", fleet.url(), "--no-training", "--samples", 40, "--radio", "emulated")
         assert fleet.ended("edge", limit_s=60.0) == 0
         assert "not evaluated" in fleet.log("edge") and "'missing.npz' cannot be read" in fleet.log("edge")
@@ -38,7 +38,7 @@ def test_a_worker_that_is_killed_is_started_again(tmp_path: Path) -> None:
     pytest.importorskip("torch")
     with plant(tmp_path) as fleet:
         named = [word for key, value in LEARNING.items() for word in ("--set", f"{key.replace('__', '.')}={value}")]
-        edge = fleet.start("edge", "edge", "--out", fleet.run, "--rounds", 100_000, *named)
+        edge = fleet.command("edge", "edge", "--out", fleet.run, "--rounds", 100_000, *named)
         fleet.device("d0", fleet.url(), "--no-training", "--samples", 40, "--radio", "emulated")
         fleet.wait_for("evaluated")
         worker = worker_of(edge)
@@ -56,7 +56,7 @@ def test_a_worker_that_is_frozen_is_started_anew_and_does_not_hold_up_a_stop(tmp
     pytest.importorskip("torch")
     with plant(tmp_path) as fleet:
         named = [word for key, value in LEARNING.items() for word in ("--set", f"{key.replace('__', '.')}={value}")]
-        edge = fleet.start("edge", "edge", "--out", fleet.run, "--rounds", 100_000, *named)
+        edge = fleet.command("edge", "edge", "--out", fleet.run, "--rounds", 100_000, *named)
         fleet.device("d0", fleet.url(), "--no-training", "--samples", 40, "--radio", "emulated")
         fleet.wait_for("evaluated", count=2)
         os.kill(worker_of(edge), signal.SIGSTOP)

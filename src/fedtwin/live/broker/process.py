@@ -4,8 +4,8 @@ import json
 import os
 import shutil
 import signal
-import subprocess
-from contextlib import suppress
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -14,10 +14,11 @@ from urllib.parse import urlsplit
 from fedtwin.errors import FedtwinError
 from fedtwin.files import write_whole
 from fedtwin.live.broker.config import BrokerOptions, check_exposure, config_text
-from fedtwin.live.broker.program import answers, executable, free_port, wait_until
-from fedtwin.processes import ended_with_parent, runs_with
+from fedtwin.live.broker.program import answers, executable, free_port
+from fedtwin.processes import runs_with
+from fedtwin.supervision import Process, launch, wait_until
 
-__all__ = ["Broker", "BrokerOptions", "free_port", "runs_with"]
+__all__ = ["Broker", "BrokerOptions", "local_broker"]
 START_S, STOP_S = 20.0, 10.0
 ANSWER_S = 2.0
 PORT_TRIES = 5
@@ -29,7 +30,7 @@ class Broker:
     def __init__(self, folder: Path, options: BrokerOptions, *, die_with_parent: bool = False) -> None:
         self.folder, self.options = folder, options
         self._die_with_parent = die_with_parent
-        self._process: subprocess.Popen[bytes] | None = None
+        self._process: Process | None = None
         self._adopted_pid = 0
 
     @classmethod
@@ -130,14 +131,8 @@ class Broker:
         write_whole(conf, config_text(self.folder, self.options))
         seen = log.stat().st_size if log.exists() else 0
         with errors.open("wb") as output:
-            self._process = subprocess.Popen(
-                [executable(), "-c", str(conf)],
-                stdin=subprocess.DEVNULL,
-                stdout=output,
-                stderr=output,
-                start_new_session=True,
-                preexec_fn=ended_with_parent() if self._die_with_parent else None,
-            )
+            command = [executable(), "-c", str(conf)]
+            self._process = launch(command, output=output, errors=output, outlives_us=not self._die_with_parent)
 
         def news() -> str:
             return log.read_bytes()[seen:].decode(errors="replace") if log.exists() else ""
@@ -158,6 +153,30 @@ class Broker:
             with suppress(OSError):  # so that a revocation finds it; a folder that is read-only here needs --pid-file there
                 place = {"pid": self.pid, "conf": str(self.folder / "nats.conf")}
                 write_whole(self.options.credentials / "broker.json", json.dumps(place) + "\n")
+
+
+@contextmanager
+def local_broker(
+    folder: Path,
+    *,
+    host: str = "127.0.0.1",
+    port: int | None = None,
+    mqtt_port: int | None = None,
+    credentials: Path | None = None,
+    insecure: bool = False,
+    fsync: bool = False,
+) -> Iterator[Broker]:
+    """A NATS server of one's own, with its store in ``folder``; it listens when the block begins, and ends with it.
+
+    ``broker.url`` is the address for edge server and devices. Without a port a free one is taken. ``credentials`` is a folder
+    made by ``provision``: without, it speaks plain text, which is for this machine only unless ``insecure``.
+    """
+    options = BrokerOptions(folder / "store", port, host, fsync=fsync, mqtt_port=mqtt_port, credentials=credentials)
+    broker = Broker.start(folder, options, insecure=insecure, die_with_parent=True)
+    try:
+        yield broker
+    finally:
+        broker.stop()
 
 
 def _made(folder: Path) -> Path:

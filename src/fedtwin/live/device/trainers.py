@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, NamedTuple, Protocol
 from fedtwin.config import Config, LearningConfig
 from fedtwin.errors import FedtwinError
 from fedtwin.live.wire.settings import with_code_in
-from fedtwin.processes import ended_with_parent
+from fedtwin.supervision import Process, launch
 
 if TYPE_CHECKING:
     from fedtwin.learning.local import LocalTrainer
@@ -70,7 +70,7 @@ class CommandTrainer:
             raise FedtwinError("--command is empty: name a program and its arguments.")
         self._samples, self._limit_s = samples, limit_s
         self._settings = ""
-        self._process: subprocess.Popen[bytes] | None = None
+        self._process: Process | None = None
 
     def prepare(self, config: Config) -> int:
         self._settings = (config.learning or LearningConfig()).model_dump_json()
@@ -90,13 +90,8 @@ class CommandTrainer:
                 "FEDTWIN_LEARNING": self._settings,
             }
             try:
-                process = self._process = subprocess.Popen(
-                    self._command,
-                    env=environment,
-                    stdin=subprocess.DEVNULL,
-                    stdout=subprocess.DEVNULL,
-                    stderr=subprocess.PIPE,
-                    preexec_fn=ended_with_parent(),
+                process = self._process = launch(
+                    self._command, output=subprocess.DEVNULL, errors=subprocess.PIPE, environment=environment
                 )
             except OSError as error:
                 raise TrainingError(f"{self._command[0]} cannot be run: {error.strerror}") from None

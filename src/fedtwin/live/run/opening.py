@@ -20,8 +20,7 @@ from fedtwin.records.folder import CONFIG_NAME, write_config
 def begin(folder: Path, config: Config, run: str, initial: bytes) -> LiveRun:
     """A new run in a new folder, which is there whole or not at all."""
     Core(config)  # what is not for a live fleet is said before anything is made
-    if folder.exists():
-        raise FedtwinError(f"--out {str(folder)!r} exists already: name a folder that does not, nothing is overwritten.")
+    require_new(folder)
     draft = folder.with_name(f".{folder.name}.draft")
     try:
         shutil.rmtree(draft, ignore_errors=True)
@@ -45,6 +44,12 @@ def begin(folder: Path, config: Config, run: str, initial: bytes) -> LiveRun:
     except OSError as error:
         raise FedtwinError(f"--out {str(folder)!r} cannot be written: {error.strerror}.") from None
     return LiveRun(folder, resumed=False)
+
+
+def require_new(folder: Path) -> None:
+    """Nothing is ever written over."""
+    if folder.exists():
+        raise FedtwinError(f"--out {str(folder)!r} exists already: name a folder that does not, nothing is overwritten.")
 
 
 def resume(folder: Path) -> LiveRun:

@@ -1,18 +1,18 @@
 """Where an edge server's broker is, and whether it may be there."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from fedtwin.errors import FedtwinError
 from fedtwin.live.broker.config import BrokerOptions, check_exposure
-from fedtwin.live.wire.addresses import check_address, check_free
+from fedtwin.live.wire.addresses import check_address, check_free, host_and_port
 
 
 @dataclass(frozen=True)
 class Place:
     """NATS servers of the user's own; or, without any, where ours listens. ``credentials`` is a provisioned folder."""
 
-    servers: list[str]
+    servers: list[str] = field(default_factory=list)
     listen: str | None = None
     mqtt_port: int | None = None
     credentials: Path | None = None
@@ -37,7 +37,14 @@ class Place:
 
     def broker_options(self, folder: Path, *, fsync: bool) -> BrokerOptions:
         """Of the broker we start ourselves, in ``folder``."""
-        host, port = _host_and_port(self.listen) if self.listen is not None else ("127.0.0.1", None)
+        host, port = "127.0.0.1", None
+        if self.listen is not None:
+            try:
+                host, port = host_and_port(self.listen)
+                if not host or not port:
+                    raise ValueError
+            except ValueError:
+                raise FedtwinError(f"--listen {self.listen!r} is not HOST:PORT, such as 0.0.0.0:4222.") from None
         return BrokerOptions(folder / "store", port, host, fsync=fsync, mqtt_port=self.mqtt_port, credentials=self.credentials)
 
     def has(self, who: str) -> bool:
@@ -49,10 +56,3 @@ class Place:
         if self.credentials is None or not self.has(who):
             return self.credentials
         return self.credentials / who
-
-
-def _host_and_port(listen: str) -> tuple[str, int]:
-    host, _, port = listen.rpartition(":")
-    if not host or not port.isdigit() or not 0 < int(port) < 65536:
-        raise FedtwinError(f"--listen {listen!r} is not HOST:PORT, such as 0.0.0.0:4222.")
-    return host.strip("[]"), int(port)

@@ -3,12 +3,11 @@
 import subprocess
 import sys
 import time
-from contextlib import suppress
 
 from fedtwin.config import Config
 from fedtwin.errors import FedtwinError
 from fedtwin.live.server.place import Place
-from fedtwin.processes import ended_with_parent
+from fedtwin.supervision import launch, stop
 
 WORKER_PAUSE_S = 5.0
 STOP_S = 5.0
@@ -23,9 +22,7 @@ class Worker:
 
     def _start(self) -> None:
         self._started = time.monotonic()
-        self._process = subprocess.Popen(
-            self._command, stdin=subprocess.DEVNULL, start_new_session=True, preexec_fn=ended_with_parent()
-        )
+        self._process = launch(self._command)
 
     def look_after(self) -> bool:
         """True where it had ended and was started again."""
@@ -40,13 +37,7 @@ class Worker:
 
     def stop(self) -> None:
         """Asks it to end, and insists after a while, or when cut short."""
-        self._process.terminate()
-        try:
-            with suppress(subprocess.TimeoutExpired):
-                self._process.wait(STOP_S)
-        finally:
-            self._process.kill()
-            self._process.wait()
+        stop(self._process, STOP_S)
 
 
 def evaluator_command(servers: list[str], run: str, code: str | None, place: Place, logs: list[str]) -> list[str]:

@@ -9,7 +9,7 @@ from fedtwin.formulas.power import REASONS
 from fedtwin.live.run import events
 from fedtwin.live.run.core import Core
 from fedtwin.live.run.events import Event
-from fedtwin.live.wire.addresses import check_free
+from fedtwin.live.wire.addresses import check_free, host_and_port
 
 DECLINES = (*REASONS, "busy", "no answer", "not connected", "slow", "offer", "quarantined", "refused")
 STATES = ("idle", "in-flight", "offline", "quarantined")
@@ -25,8 +25,8 @@ def check_metrics(address: str) -> None:
 
 
 def _host_and_port(address: str) -> tuple[str, int]:
-    host, _, port = address.rpartition(":")
-    return host or "127.0.0.1", int(port)
+    host, port = host_and_port(address)
+    return host or "127.0.0.1", port
 
 
 def _unfit(address: str, error: Exception) -> FedtwinError:

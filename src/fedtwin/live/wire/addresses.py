@@ -48,6 +48,14 @@ def check_address(url: str, *, credentials: Path | None, insecure: bool) -> None
         )
 
 
+def host_and_port(address: str) -> tuple[str, int]:
+    """``HOST:PORT`` in two; a ``ValueError`` where it is something else."""
+    host, _, port = address.rpartition(":")
+    if not port.isdigit() or int(port) > 65535:
+        raise ValueError(f"the port {port!r} is not a number up to 65535")
+    return host.strip("[]"), int(port)
+
+
 def check_free(host: str, port: int) -> None:
     """An ``OSError`` (or ``OverflowError``) where nobody could listen there."""
     with socket.socket(socket.AF_INET6 if ":" in host else socket.AF_INET) as probe:

@@ -4,10 +4,13 @@ Messages are JSON; models travel as safetensors bytes, never as pickle. Times ar
 the run's time scale), energies joules. Every number of a report says whether it was measured or modelled.
 """
 
+import re
 import secrets
 from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError
+
+from fedtwin.errors import FedtwinError
 
 PROTOCOL_VERSION: Literal[1] = 1
 NAME = r"^[A-Za-z0-9_-]{1,64}$"
@@ -207,6 +210,12 @@ Result = Annotated[Done | Failed, Field(discriminator="kind")]
 ANSWER: TypeAdapter[Accept | Decline] = TypeAdapter(Answer)
 RESULT: TypeAdapter[Done | Failed] = TypeAdapter(Result)
 EVALUATION: TypeAdapter[Evaluated | NotEvaluated] = TypeAdapter(Evaluated | NotEvaluated)
+
+
+def check_name(what: str, name: str) -> None:
+    """Of a run or a device."""
+    if not re.fullmatch(NAME, name):
+        raise FedtwinError(f"{what} {name!r} is not allowed: 1 to 64 letters, digits, - and _.")
 
 
 def new_token() -> str:

@@ -15,7 +15,7 @@ from fedtwin.live.wire.addresses import check_address, is_loopback, reason_of, s
 if TYPE_CHECKING:
     from nats.aio.client import Client
 
-__all__ = ["check_address", "close", "connect", "is_loopback", "ssl_context", "unless_stopped"]
+__all__ = ["check_address", "close", "connect", "is_loopback", "require_nats", "ssl_context", "unless_stopped"]
 T = TypeVar("T")
 Callback = Callable[[], Awaitable[None]]
 LOG = logging.getLogger("fedtwin.live")
@@ -173,7 +173,7 @@ def _is_refusal(error: BaseException) -> bool:
 
 
 async def _checked_library() -> None:
-    _nats_error()
+    require_nats()
     try:
         from fedtwin.live.wire.client import check_library
     except (ImportError, AttributeError) as error:
@@ -181,9 +181,14 @@ async def _checked_library() -> None:
     await check_library()
 
 
+def require_nats() -> None:
+    """One sentence where nats-py is not installed."""
+    _nats_error()
+
+
 def _nats_error() -> type[Exception]:
     try:
         from nats.errors import Error
     except ImportError:
-        raise FedtwinError("the live fleet needs nats-py: pip install 'fedtwin[live]'.") from None
+        raise FedtwinError("The live fleet needs nats-py: pip install 'fedtwin[live]'.") from None
     return Error

@@ -12,10 +12,10 @@ _HOME = {
     "Config": "fedtwin.config",
     "FedtwinError": "fedtwin.errors",
     "FedtwinWarning": "fedtwin.errors",
-    "PowerPlan": "fedtwin.power",
+    "PowerPlan": "fedtwin.formulas.power",
     "Result": "fedtwin.sim",
     "load_config": "fedtwin.config",
-    "plan_power": "fedtwin.power",
+    "plan_power": "fedtwin.formulas.power",
     "simulate": "fedtwin.sim",
 }
 
@@ -34,7 +34,7 @@ __all__ = [
 if TYPE_CHECKING:
     from fedtwin.config import Config, load_config
     from fedtwin.errors import FedtwinError, FedtwinWarning
-    from fedtwin.power import PowerPlan, plan_power
+    from fedtwin.formulas.power import PowerPlan, plan_power
     from fedtwin.sim import Result, simulate
 
 

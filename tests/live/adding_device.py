@@ -9,12 +9,10 @@ import time
 
 import numpy as np
 
+from fedtwin import live
 from fedtwin.config import Config
-from fedtwin.live import logs
-from fedtwin.live.agent import Agent, AgentOptions
-from fedtwin.live.serving import serve
-from fedtwin.live.tensors import Codec, read_model
-from fedtwin.live.trainers import Update
+from fedtwin.live import Update, logs
+from fedtwin.live.wire.tensors import Codec, read_model
 
 SAMPLES = 50
 
@@ -37,12 +35,7 @@ class AddingTrainer:
 def main() -> None:
     name, url, run = sys.argv[1:]
     logs.set_up("debug", "json")
-
-    def make() -> object:
-        agent = Agent(AgentOptions(name, [url], AddingTrainer(), run=run))
-        return agent.run(), agent.stop
-
-    serve(make)  # type: ignore[arg-type]
+    live.run_device(name, [url], AddingTrainer(), run=run)
 
 
 if __name__ == "__main__":

@@ -3,28 +3,23 @@
 import asyncio
 import time
 from collections.abc import AsyncIterator, Callable, Iterator
-from contextlib import asynccontextmanager, contextmanager
+from contextlib import AbstractContextManager, asynccontextmanager, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
 from nats.aio.client import Client
 
-from fedtwin.live.broker import Broker, BrokerOptions, free_port
-from fedtwin.live.provision import provision
-from fedtwin.live.transport import close, connect
+from fedtwin.live.broker.process import Broker, local_broker
+from fedtwin.live.broker.program import free_port
+from fedtwin.live.broker.provisioning import provision
+from fedtwin.live.wire.transport import close, connect
 
 RUN = "main"
 
 
-@contextmanager
-def running(folder: Path, credentials: Path | None = None, mqtt_port: int | None = None) -> Iterator[Broker]:
+def running(folder: Path, credentials: Path | None = None, mqtt_port: int | None = None) -> AbstractContextManager[Broker]:
     """A broker on a free port of this machine."""
-    options = BrokerOptions(folder / "store", mqtt_port=mqtt_port, credentials=credentials)
-    broker = Broker.start(folder / "broker", options, die_with_parent=True)
-    try:
-        yield broker
-    finally:
-        broker.stop()
+    return local_broker(folder / "broker", mqtt_port=mqtt_port, credentials=credentials)
 
 
 @dataclass

@@ -5,10 +5,7 @@ python -m tests.live.chaos SEED KILLS ROUNDS FOLDER
 
 import contextlib
 import json
-import os
 import random
-import signal
-import subprocess
 import sys
 import time
 from pathlib import Path
@@ -17,6 +14,7 @@ from typing import Any
 import numpy as np
 from safetensors.numpy import load_file, save_file
 
+from fedtwin.live import LocalFleet
 from tests.live.adding_device import SAMPLES
 
 ENTRIES = 64
@@ -40,61 +38,38 @@ class Fleet:
         self.run, self.rounds = folder / "run", rounds
         save_file({"marks": np.zeros(ENTRIES, np.float32)}, folder / "model.safetensors")
         self.chance = random.Random(seed)
-        self.processes: dict[str, subprocess.Popen[bytes]] = {}
+        self.local = LocalFleet(folder, stop_s=0.0)
         self.kills: dict[str, int] = {}
-        command = ["--out", str(self.run), "--initial", str(folder / "model.safetensors"), "--rounds", str(rounds)]
-        command += ["--set", f"fleet.devices={devices}", "--set", f"fleet.channels={max(2, devices - 1)}"]
-        for key, value in SETTINGS.items():
-            command += ["--set", f"{key}={value}"]
-        self._start_edge(*command)
-        self.url = self._wait_for_url()
+        self.settings = {"fleet.devices": devices, "fleet.channels": max(2, devices - 1), **SETTINGS}
+        self._start_edge()
+        self.url = self.local.url()
         for number in range(devices):
             self._start_device(f"device-{number}")
 
-    def _launch(self, name: str, *arguments: str) -> None:
-        with (self.folder / f"{name}.log").open("ab") as log:
-            process = subprocess.Popen([sys.executable, *arguments], stdin=subprocess.DEVNULL, stdout=log, stderr=log)
-        self.processes[name] = process
-
-    def _start_edge(self, *arguments: str) -> None:
-        self._launch("edge", "-m", "fedtwin", "edge", *arguments, "--no-evaluator", "--log-format", "json")
+    def _start_edge(self) -> None:
+        """It goes on with the run where there is one."""
+        model = self.folder / "model.safetensors"
+        named = ("--initial", model, "--rounds", self.rounds, "--no-evaluator", "--log-format", "json")
+        self.local.edge(*named, settings=self.settings)
 
     def _start_device(self, name: str) -> None:
-        self._launch(name, "-m", "tests.live.adding_device", name, self.url, "main")
-
-    def _wait_for_url(self) -> str:
-        record = self.run / "broker" / "broker.json"
-        for _ in range(600):
-            with contextlib.suppress(OSError, ValueError, KeyError):
-                return str(json.loads(record.read_text(encoding="utf-8"))["url"])
-            time.sleep(0.05)
-        raise AssertionError("the edge server did not start")
-
-    def broker_pid(self) -> int:
-        return int(json.loads((self.run / "broker" / "broker.json").read_text(encoding="utf-8"))["pid"])
+        self.local.start(name, [sys.executable, "-m", "tests.live.adding_device", name, self.url, "main"])
 
     def kill(self, target: str) -> None:
-        """kill -9, no warning."""
         self.kills[target] = self.kills.get(target, 0) + 1
-        if target == "broker":
-            with contextlib.suppress(OSError):
-                os.kill(self.broker_pid(), signal.SIGKILL)
-            return
-        process = self.processes[target]
-        process.kill()
-        process.wait()
+        self.local.kill(target)
 
     def revive(self) -> None:
-        for name, process in list(self.processes.items()):
+        for name, process in list(self.local.processes.items()):
             if process.poll() is None:
                 continue
             if name != "edge":
                 self._start_device(name)
             elif not (self.run / "summary.json").exists():
-                self._start_edge("--resume", str(self.run))
+                self._start_edge()
 
     def finished(self) -> bool:
-        return (self.run / "summary.json").exists() and self.processes["edge"].poll() is not None
+        return (self.run / "summary.json").exists() and self.local.processes["edge"].poll() is not None
 
     def torture(self, kills: int, limit_s: float) -> None:
         """Kills, then lets the run come to its end."""
@@ -114,14 +89,10 @@ class Fleet:
             self.revive()
 
     def tail(self, name: str) -> str:
-        return (self.folder / f"{name}.log").read_text(encoding="utf-8", errors="replace")[-3000:]
+        return self.local.log(name)[-3000:]
 
     def close(self) -> None:
-        for process in self.processes.values():
-            process.kill()
-            process.wait()
-        with contextlib.suppress(OSError, ValueError):
-            os.kill(self.broker_pid(), signal.SIGKILL)
+        self.local.stop()
 
 
 def check(folder: Path) -> dict[str, int]:

@@ -2,8 +2,6 @@
 
 import asyncio
 import json
-import signal
-import subprocess
 import time
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
 from contextlib import asynccontextmanager, suppress
@@ -17,8 +15,10 @@ from nats.aio.client import Client
 from nats.aio.msg import Msg
 from safetensors.numpy import load, load_file, save_file
 
-from fedtwin.live.broker import free_port
-from fedtwin.live.protocol import (
+from fedtwin.live import LocalFleet
+from fedtwin.live.broker.program import free_port
+from fedtwin.live.broker.provisioning import provision
+from fedtwin.live.wire.protocol import (
     TOKEN_HEADER,
     Accept,
     Decline,
@@ -31,8 +31,7 @@ from fedtwin.live.protocol import (
     Welcome,
     split_body,
 )
-from fedtwin.live.provision import provision
-from fedtwin.live.transport import close, connect
+from fedtwin.live.wire.transport import close, connect
 from tests.conftest import FEDTWIN
 from tests.live.brokers import RUN
 
@@ -75,37 +74,23 @@ class Fleet:
         self._names: Iterator[str] = iter(names[len(HONEST) :])
         self._log: Log = []
         self._read = 0
-        self._processes: dict[str, subprocess.Popen[bytes]] = {}
+        self._local = LocalFleet(folder, program=FEDTWIN, stop_s=20.0)
 
     def __enter__(self) -> Self:
-        settings = [word for key, value in SETTINGS.items() for word in ("--set", f"{key}={value}")]
-        self._launch(
-            "edge",
-            *("--out", self.run, "--initial", self.folder / "model.safetensors", "--rounds", 10**6, *settings),
-            *("--no-evaluator", "--credentials", self.credentials, "--listen", self.url.removeprefix("nats://")),
+        self._local.edge(
+            *("--initial", self.folder / "model.safetensors", "--rounds", 10**6, "--no-evaluator"),
+            *("--credentials", self.credentials, "--listen", self.url.removeprefix("nats://")),
+            settings=SETTINGS,
         )
         for name in HONEST:
-            self._launch(
-                "device",
-                *(name, "--server", self.url, "--credentials", self.credentials / "devices" / name),
+            self._local.device(
+                *(name, self.url, "--credentials", self.credentials / "devices" / name),
                 *("--no-training", "--samples", SAMPLES, "--radio", "emulated", "--distance-m", 30),
             )
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
-        for process in reversed(self._processes.values()):
-            process.send_signal(signal.SIGTERM)
-        for process in self._processes.values():
-            with suppress(subprocess.TimeoutExpired):
-                process.wait(20)
-            process.kill()
-            process.wait()
-
-    def _launch(self, kind: str, *arguments: object) -> None:
-        name = str(arguments[0]) if kind == "device" else kind
-        with (self.folder / f"{name}.log").open("wb") as out:
-            command = [*FEDTWIN, kind, *map(str, arguments)]
-            self._processes[name] = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=out, stderr=out)
+        self._local.stop()
 
     def next_name(self) -> str:
         """An identity nobody has used, so that no quarantine disturbs the next attack."""
@@ -165,7 +150,7 @@ class Fleet:
 
         await self.until(honest)
         assert not [event for name in HONEST for event in self.events("quarantined", name)]
-        assert all(process.poll() is None for process in self._processes.values())
+        assert all(process.poll() is None for process in self._local.processes.values())
         assert not any(tensor.any() for tensor in self.model().values())
 
     def model(self) -> dict[str, np.ndarray]:

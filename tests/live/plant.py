@@ -1,8 +1,6 @@
 """Edge servers and devices as processes of their own, started as a user starts them; all are gone at the end of a test."""
 
 import json
-import os
-import signal
 import subprocess
 import time
 from collections.abc import Callable, Iterator
@@ -13,8 +11,8 @@ from typing import Any
 import numpy as np
 from safetensors.numpy import save_file
 
-from fedtwin.live.broker import runs_with
-from fedtwin.live.broker_process import ended_with_parent
+from fedtwin.live import LocalFleet
+from fedtwin.supervision import Process
 from tests.conftest import FEDTWIN
 
 LIMIT_S = 30.0
@@ -47,48 +45,22 @@ def events_of(run: Path, kind: str) -> list[dict[str, Any]]:
     return [event for event in ledger_of(run) if event["kind"] == kind]
 
 
-class Plant:
-    """The processes of one run in ``folder / "run"``."""
+class Plant(LocalFleet):
+    """The processes of one run in ``folder / "run"``, killed at the end."""
 
     def __init__(self, folder: Path) -> None:
-        self.folder, self.run = folder, folder / "run"
-        self.processes: dict[str, subprocess.Popen[bytes]] = {}
+        super().__init__(folder, program=FEDTWIN, stop_s=0.0)
 
-    def start(self, name: str, *arguments: object) -> subprocess.Popen[bytes]:
-        with (self.folder / f"{name}.out").open("ab") as out, (self.folder / f"{name}.log").open("ab") as log:
-            self.processes[name] = subprocess.Popen(
-                [*FEDTWIN, *map(str, arguments)],
-                stdin=subprocess.DEVNULL,
-                stdout=out,
-                stderr=log,
-                start_new_session=True,
-                preexec_fn=ended_with_parent(),
-            )
-        return self.processes[name]
-
-    def edge(self, *arguments: object, **settings: object) -> subprocess.Popen[bytes]:
+    def edge(self, *arguments: object, **settings: object) -> Process:
         """A setting ``live__late`` is ``live.late``."""
         named = [word for key, value in settings.items() for word in ("--set", f"{key.replace('__', '.')}={value}")]
-        return self.start("edge", "edge", "--no-evaluator", *arguments, *named)
+        return self.command("edge", "edge", "--no-evaluator", *arguments, *named)
 
-    def new_edge(self, *arguments: object, **settings: object) -> subprocess.Popen[bytes]:
+    def new_edge(self, *arguments: object, **settings: object) -> Process:
         model = self.folder / "initial.safetensors"
         if not model.exists():
             write_model(model)
         return self.edge("--out", self.run, "--initial", model, *arguments, **settings)
-
-    def device(self, name: str, url: str, *arguments: object) -> subprocess.Popen[bytes]:
-        return self.start(name, "device", name, "--server", url, *arguments)
-
-    def url(self) -> str:
-        """Of the edge server's own broker, once it listens."""
-
-        def recorded() -> str | None:
-            with suppress(OSError, ValueError, KeyError):
-                return str(json.loads((self.run / "broker" / "broker.json").read_text(encoding="utf-8"))["url"])
-            return None
-
-        return str(self.wait(recorded, "the broker's address"))
 
     def wait(self, condition: Callable[[], Any], what: str, limit_s: float = LIMIT_S) -> Any:
         """The same as ``until``, with the edge server's last words where it has ended."""
@@ -122,25 +94,8 @@ class Plant:
         self.processes[name].terminate()
         return self.ended(name)
 
-    def log(self, name: str) -> str:
-        return (self.folder / f"{name}.log").read_text(encoding="utf-8", errors="replace")
-
-    def close(self) -> None:
-        for process in self.processes.values():
-            with suppress(ProcessLookupError):
-                process.send_signal(signal.SIGCONT)
-            process.kill()
-            process.wait()
-        with suppress(OSError, ValueError, KeyError):
-            pid = int(json.loads((self.run / "broker" / "broker.json").read_text(encoding="utf-8"))["pid"])
-            if runs_with(pid, str(self.run.resolve())):
-                os.kill(pid, signal.SIGKILL)
-
 
 @contextmanager
 def plant(folder: Path) -> Iterator[Plant]:
-    made = Plant(folder)
-    try:
+    with Plant(folder) as made:
         yield made
-    finally:
-        made.close()

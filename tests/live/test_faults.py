@@ -16,9 +16,9 @@ from pathlib import Path
 import pytest
 from nats.aio.client import Client
 
-from fedtwin.live.broker import Broker, BrokerOptions
-from fedtwin.live.protocol import Telemetry
-from fedtwin.live.provision import provision
+from fedtwin.live.broker.process import Broker, BrokerOptions
+from fedtwin.live.broker.provisioning import provision
+from fedtwin.live.wire.protocol import Telemetry
 from tests.live.plant import Plant, events_of, ledger_of, plant, write_model
 
 AGAIN_S = 15.0
@@ -182,7 +182,7 @@ def test_a_full_disk_that_is_freed(tmp_path: Path) -> None:
             assert "the broker did not store and was started again" in fleet.log("edge")
             assert metric(fleet, "fedtwin_data_path_ok") == 1 and metric(fleet, "fedtwin_data_path_repairs_total") >= 1
             assert fleet.stopped("edge") == 0
-            fleet.close()
+            fleet.stop()
 
 
 @pytest.mark.slow

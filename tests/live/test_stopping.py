@@ -16,7 +16,7 @@ ROUNDS = 100
 STOPPED_AT_ITS_RECORDS = """
 import os, signal
 from fedtwin.cli import main
-from fedtwin.live import hosting
+from fedtwin.live.server import hosting
 write_records = hosting.write_records
 def stopped(*arguments):
     os.kill(os.getpid(), signal.SIGTERM)
@@ -108,7 +108,7 @@ def test_a_stop_is_heard_while_the_server_cannot_be_reached(tmp_path: Path, what
         elif what == "device":
             fleet.device("device", nowhere[1], "--no-training", "--samples", 5)
         else:
-            fleet.start("evaluator", "evaluator", *nowhere)
+            fleet.command("evaluator", "evaluator", *nowhere)
         until(lambda: "Trying again" in fleet.log(what), "a failed attempt")
         fleet.processes[what].send_signal(signal.SIGTERM)
         assert fleet.ended(what, 5.0) == 0

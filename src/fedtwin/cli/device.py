@@ -1,6 +1,6 @@
 """``fedtwin device`` and ``fedtwin evaluator``: the agents of a live fleet."""
 
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
@@ -13,11 +13,8 @@ from fedtwin.cli.live_options import (
     RunName,
     ServerOption,
     begin_command,
-    check_name,
 )
 from fedtwin.errors import FedtwinError
-
-RADIOS = ("measured", "emulated")
 
 
 def device(
@@ -46,40 +43,29 @@ def device(
 ) -> None:
     """Run the agent of one device: it joins the fleet, answers, trains and uploads until it is stopped."""
     begin_command(run_name, log_level, log_format)
-    check_name("NAME", name)
-    if radio not in RADIOS:
-        raise FedtwinError(f"--radio {radio!r} is not allowed: it must be one of {', '.join(RADIOS)}.")
     if (command is not None or no_training) and samples is None:
         raise FedtwinError("--command and --no-training need --samples N: how many samples one training takes.")
     if command is not None and no_training:
         raise FedtwinError("--command and --no-training exclude each other.")
-    from fedtwin.live.agent import Agent, AgentOptions
-    from fedtwin.live.serving import serve
-    from fedtwin.live.trainers import CommandTrainer, NoTrainer, TorchTrainer, Trainer
+    from fedtwin import live
 
-    trainer: Trainer = TorchTrainer(name, data, samples, emulate, code)
+    trainer: live.Trainer = live.TorchTrainer(name, data, samples, emulate, code)
     if command is not None and samples is not None:
-        trainer = CommandTrainer(command, samples)
+        trainer = live.CommandTrainer(command, samples)
     elif no_training and samples is not None:
-        trainer = NoTrainer(samples)
-    options = AgentOptions(
+        trainer = live.NoTrainer(samples)
+    live.run_device(
         name,
         servers_of(server),
         trainer,
         run=run_name,
-        radio="emulated" if emulate is not None else radio,
+        radio=radio,
         distance_m=distance_m,
         fleet_device=emulate,
         cpu_hz=cpu_hz,
         credentials=credentials,
         insecure=insecure,
     )
-
-    def make() -> Any:
-        agent = Agent(options)
-        return agent.run(), agent.stop
-
-    serve(make)
 
 
 def evaluator(
@@ -94,14 +80,9 @@ def evaluator(
 ) -> None:
     """Run an evaluation worker: it needs PyTorch, and tells the edge server how good the model is."""
     begin_command(run_name, log_level, log_format)
-    from fedtwin.live.evaluator import Evaluator
-    from fedtwin.live.serving import serve
+    from fedtwin import live
 
-    def make() -> Any:
-        worker = Evaluator(servers_of(server), run_name, data=data, code=code, credentials=credentials, insecure=insecure)
-        return worker.run(), worker.stop
-
-    serve(make)
+    live.run_evaluator(servers_of(server), run=run_name, data=data, code=code, credentials=credentials, insecure=insecure)
 
 
 def servers_of(server: list[str] | None) -> list[str]:

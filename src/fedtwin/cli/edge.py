@@ -8,10 +8,8 @@ import typer
 from fedtwin.cli.live_options import CredentialsOption, InsecureOption, LogFormat, LogLevel, ServerOption, begin_command
 from fedtwin.cli.options import ConfigFile, JsonOption, PolicyOption, RoundsOption, SeedOption, SetOption, configuration
 from fedtwin.cli.screen import number, print_json, print_table
-from fedtwin.config import Config, replace_settings
+from fedtwin.config import replace_settings
 from fedtwin.errors import FedtwinError
-
-NOTHING_MIXED_IN, NO_UPLOAD_COMES_THROUGH = 3, 4
 
 
 def edge(
@@ -54,52 +52,30 @@ def edge(
             return  # no error, or a service would be started again and again
         resume_folder, out = (state, None) if (state / "ledger.jsonl").exists() else (None, state)
     given = (config_file, policy, rounds, seed, time_scale, initial, assignments)
-    if (out is None) == (resume_folder is None):
+    folder = out or resume_folder
+    if folder is None or (out is not None and resume_folder is not None):
         raise FedtwinError("One of --out DIR (a new run), --resume DIR and --state DIR is needed.")
     if state is None and resume_folder is not None and any(option is not None for option in given):
         raise FedtwinError("--resume DIR goes on with the settings in its folder: leave the others out.")
-    from fedtwin.live.hosting import begin_run, serve_run
-    from fedtwin.live.metrics import check_metrics
-    from fedtwin.live.place import Place
-    from fedtwin.live.run import resume
+    from fedtwin import live
 
-    config = None
-    if out is not None:
-        config = live_configuration(
-            configuration(config_file, assignments, policy=policy, rounds=rounds, seed=seed), time_scale=time_scale
-        )
-    place = Place(server or [], listen, mqtt, credentials, insecure)
-    place.check(new=out is not None)
-    if metrics is not None:
-        check_metrics(metrics)
-    if out is not None and config is not None:
-        run = begin_run(out, config, run_name or "main", initial)
+    place = live.Place(server or [], listen, mqtt, credentials, insecure)
+    shared: dict[str, Any] = {"place": place, "evaluator": evaluator, "metrics": metrics, "grace_s": grace_s}
+    shared["logs"] = ["--log-level", log_level, "--log-format", log_format]
+    if resume_folder is not None:
+        served = live.resume(folder, run=run_name, **shared)
     else:
-        assert resume_folder is not None
-        run = resume(resume_folder)
-    if run_name is not None and run.name != run_name:
-        run.close()
-        raise FedtwinError(f"--run {run_name!r} is not the name of the run in {str(run.folder)!r}: that is {run.name!r}.")
-    logs = ["--log-level", log_level, "--log-format", log_format]
-    served = serve_run(run, place, evaluator=evaluator, metrics=metrics, grace_s=grace_s, logs=logs)
+        config = configuration(config_file, assignments, policy=policy, rounds=rounds, seed=seed)
+        if time_scale is not None:
+            config = replace_settings(config, {"live.time_scale": time_scale})
+        served = live.serve(config, folder, run=run_name or "main", initial=initial, **shared)
     if as_json:
         print_json(served.summary)
     else:
-        print_summary(served.summary, run.folder)
-    if served.trouble is not None:
-        typer.echo(f"error: No upload came through when the run ended: {served.trouble}.", err=True)
-        raise typer.Exit(NO_UPLOAD_COMES_THROUGH)
-    if served.nothing is not None:
-        typer.echo(f"error: No upload was mixed in: {served.nothing}.", err=True)
-        raise typer.Exit(NOTHING_MIXED_IN)
-
-
-def live_configuration(config: Config, *, time_scale: float | None) -> Config:
-    """The same with the live section written out, so that the folder shows what was in force."""
-    settings: dict[str, Any] = config.live.model_dump() if config.live is not None else {}
-    if time_scale is not None:
-        settings["time_scale"] = time_scale
-    return replace_settings(config, {f"live.{key}": value for key, value in (settings or {"time_scale": 1.0}).items()})
+        print_summary(served.summary, folder)
+    if served.error is not None:
+        typer.echo(f"error: {served.error}", err=True)
+        raise typer.Exit(served.exit_code)
 
 
 def print_summary(summary: dict[str, Any], folder: Path) -> None:

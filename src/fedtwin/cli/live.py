@@ -1,7 +1,5 @@
 """``fedtwin live demo``: a whole fleet on this machine."""
 
-import shutil
-import tempfile
 from collections.abc import Callable, Iterator
 from itertools import count
 from pathlib import Path
@@ -11,20 +9,14 @@ import typer
 
 from fedtwin.cli.options import JsonOption, PolicyOption, SeedOption, SetOption
 from fedtwin.cli.screen import number, print_json, print_table, progress_bar
-from fedtwin.config import Config, build_config, parse_assignment
-from fedtwin.errors import FedtwinError
+from fedtwin.config import parse_assignment
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from fedtwin.live.events import Event
+    from fedtwin.live.run.events import Event
 
 live_app = typer.Typer(help="A live fleet of real processes.", rich_markup_mode=None, no_args_is_help=True)
-SETTINGS: dict[str, Any] = {
-    "fleet": {"channels": 4},
-    "learning": {"dataset": "digits", "model": "mlp", "learning_rate": 0.1, "evaluate_every_s": 5.0},
-    "live": {"time_scale": 0.2, "heartbeat_s": 2.0, "clock_tolerance_s": 0.1},
-}
 
 
 @live_app.callback()
@@ -45,53 +37,29 @@ def demo(
 ) -> None:
     """Train digits on a fleet of this machine's processes: a broker, an edge server and eight unlike devices."""
     from fedtwin.cli.edge import print_summary
-    from fedtwin.live import demo as fleet
-    from fedtwin.live.records import read_tasks
-    from fedtwin.live.serving import require_nats
-    from fedtwin.records import read_summary
+    from fedtwin.live.demo import check_demo, demo_config, run_demo
+    from fedtwin.live.run.tables import read_tasks
 
-    require_nats()
-    config = _configuration(devices, rounds, policy, seed, time_scale, assignments)
-    if out.exists():
-        raise FedtwinError(f"--out {str(out)!r} exists already: name a folder that does not, nothing is overwritten.")
-    with tempfile.TemporaryDirectory(prefix="fedtwin-demo-") as folder:
-        work, joined = Path(folder), count(1)
-        typer.echo(f"Starting a broker, an edge server and {devices} devices …", err=True)
-        try:
-            with fleet.fleet_of_processes(out, config, work) as processes, progress_bar("rounds", rounds) as progress:
-
-                def happened(event: "Event") -> None:
-                    _show(event, joined, devices, progress)
-
-                fleet.follow(out, processes, work, happened)
-        finally:
-            if out.exists():
-                logs = out / "logs"
-                logs.mkdir(exist_ok=True)
-                for log in work.glob("*.log"):
-                    shutil.copy(log, logs / log.name)
-    summary = read_summary(out)
+    named = {"policy.name": policy, "run.seed": seed, "live.time_scale": time_scale}
+    overrides: dict[str, Any] = {"run.rounds": rounds, **dict(parse_assignment(text) for text in assignments or [])}
+    config = demo_config(devices, {**overrides, **{key: value for key, value in named.items() if value is not None}})
+    check_demo(out)
+    joined = count(1)
+    typer.echo(f"Starting a broker, an edge server and {devices} devices …", err=True)
+    with progress_bar("rounds", rounds) as progress:
+        shown = run_demo(out, config, lambda event: _show(event, joined, devices, progress))
     if as_json:
-        print_json(summary)
+        print_json(shown.summary)
     else:
         _print_predictions(read_tasks(out))
-        print_summary(summary, out)
-    if processes.edge.returncode != 0:
-        typer.echo(f"error: {fleet.last_words(out / 'logs' / 'edge.log')}", err=True)
-        raise typer.Exit(processes.edge.returncode)
-
-
-def _configuration(
-    devices: int, rounds: int, policy: str | None, seed: int | None, time_scale: float | None, assignments: list[str] | None
-) -> Config:
-    named = {"policy.name": policy, "run.seed": seed, "live.time_scale": time_scale}
-    base = {**SETTINGS, "fleet": {**SETTINGS["fleet"], "channels": min(4, devices), "devices": devices}}
-    overrides: dict[str, Any] = {"run.rounds": rounds, **dict(parse_assignment(text) for text in assignments or [])}
-    return build_config(base, {**overrides, **{key: value for key, value in named.items() if value is not None}})
+        print_summary(shown.summary, out)
+    if shown.trouble is not None:
+        typer.echo(f"error: {shown.trouble}", err=True)
+        raise typer.Exit(shown.exit_code)
 
 
 def _show(event: "Event", joined: Iterator[int], devices: int, progress: Callable[[int], None]) -> None:
-    from fedtwin.live import events
+    from fedtwin.live.run import events
 
     match event:
         case events.Joined():

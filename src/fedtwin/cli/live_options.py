@@ -1,6 +1,5 @@
 """Options that the commands of the live fleet share, and what is checked of them before anything is imported."""
 
-import re
 from pathlib import Path
 from typing import Annotated
 
@@ -31,16 +30,10 @@ def set_up_logs(level: str, form: str) -> None:
     logs.set_up(level, form)
 
 
-def check_name(option: str, name: str) -> None:
-    from fedtwin.live.protocol import NAME
-
-    if not re.fullmatch(NAME, name):
-        raise FedtwinError(f"{option} {name!r} is not allowed: 1 to 64 letters, digits, - and _.")
-
-
 def begin_command(run_name: str, log_level: str, log_format: str) -> None:
     """What every command of the live fleet does first."""
-    from fedtwin.live.serving import require_nats
+    from fedtwin.live.wire.protocol import check_name
+    from fedtwin.live.wire.transport import require_nats
 
     require_nats()
     set_up_logs(log_level, log_format)

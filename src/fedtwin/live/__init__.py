@@ -1,1 +1,68 @@
-"""The live fleet: edge server and device agents over NATS JetStream, driving the same coordinator as the simulator."""
+"""The live fleet: edge server and device agents over NATS JetStream, driving the same coordinator as the simulator.
+
+Everything here is imported when first used, so that ``import fedtwin.live`` needs no NATS library.
+"""
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+_HOME = {
+    "CommandTrainer": "fedtwin.live.device.trainers",
+    "LocalFleet": "fedtwin.live.local",
+    "NoTrainer": "fedtwin.live.device.trainers",
+    "Place": "fedtwin.live.server.place",
+    "Served": "fedtwin.live.server.hosting",
+    "TorchTrainer": "fedtwin.live.device.trainers",
+    "Trainer": "fedtwin.live.device.trainers",
+    "Update": "fedtwin.live.device.trainers",
+    "local_broker": "fedtwin.live.broker.process",
+    "provision": "fedtwin.live.broker.provisioning",
+    "resume": "fedtwin.live.server.hosting",
+    "revoke": "fedtwin.live.broker.provisioning",
+    "run_device": "fedtwin.live.agents",
+    "run_evaluator": "fedtwin.live.agents",
+    "serve": "fedtwin.live.server.hosting",
+}
+
+__all__ = [
+    "CommandTrainer",
+    "LocalFleet",
+    "NoTrainer",
+    "Place",
+    "Served",
+    "TorchTrainer",
+    "Trainer",
+    "Update",
+    "local_broker",
+    "provision",
+    "resume",
+    "revoke",
+    "run_device",
+    "run_evaluator",
+    "serve",
+]
+
+if TYPE_CHECKING:
+    from fedtwin.live.agents import run_device, run_evaluator
+    from fedtwin.live.broker.process import local_broker
+    from fedtwin.live.broker.provisioning import provision, revoke
+    from fedtwin.live.device.trainers import CommandTrainer, NoTrainer, TorchTrainer, Trainer, Update
+    from fedtwin.live.local import LocalFleet
+    from fedtwin.live.server.hosting import Served, resume, serve
+    from fedtwin.live.server.place import Place
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOME:
+        raise AttributeError(f"module 'fedtwin.live' has no attribute {name!r}")
+    try:
+        return getattr(import_module(_HOME[name]), name)
+    except ModuleNotFoundError as error:
+        from fedtwin.live.wire.transport import require_nats
+
+        require_nats()
+        raise error from None
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

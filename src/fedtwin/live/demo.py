@@ -1,77 +1,77 @@
-"""A whole fleet on this machine: broker, edge server and devices as processes of their own, as on a plant floor."""
+"""The demonstration: a whole fleet on this machine, broker, edge server and devices as processes of their own."""
 
-import subprocess
-import sys
+import shutil
+import tempfile
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
-from dataclasses import dataclass, field
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
-from fedtwin.config import Config, to_toml
+from fedtwin.config import Config, build_config
 from fedtwin.errors import FedtwinError
-from fedtwin.live.broker import Broker, BrokerOptions
-from fedtwin.live.broker_process import ended_with_parent
-from fedtwin.live.events import EVENT, Event
-from fedtwin.live.ledger import LEDGER_NAME
+from fedtwin.live.broker.process import local_broker
+from fedtwin.live.local import LocalFleet
+from fedtwin.live.run.events import EVENT, Event
+from fedtwin.live.run.ledger import LEDGER_NAME
+from fedtwin.live.run.opening import require_new
+from fedtwin.live.server.hosting import NOTHING_MIXED_IN
+from fedtwin.live.wire.transport import require_nats
+from fedtwin.records import read_summary
 
 LOOK_EVERY_S = 0.1
-STOP_S = 15.0
-NOTHING_MIXED_IN = 3
+SETTINGS: dict[str, Any] = {
+    "learning": {"dataset": "digits", "model": "mlp", "learning_rate": 0.1, "evaluate_every_s": 5.0},
+    "live": {"time_scale": 0.2, "heartbeat_s": 2.0, "clock_tolerance_s": 0.1},
+}
 
 
-@dataclass
-class Fleet:
-    """The processes of a demo."""
+@dataclass(frozen=True)
+class Shown:
+    """What came of a demonstration: the run's summary, and the edge server's last words where its exit code is not 0."""
 
-    broker: Broker
-    edge: subprocess.Popen[bytes]
-    devices: list[subprocess.Popen[bytes]] = field(default_factory=list)
-
-
-@contextmanager
-def fleet_of_processes(out: Path, config: Config, work: Path) -> Iterator[Fleet]:
-    """Broker, edge server, devices; all end with the block, whatever happens, and with this process."""
-    broker = Broker.start(work / "broker", BrokerOptions(work / "broker" / "store"), die_with_parent=True)
-    settings = work / "demo.toml"
-    settings.write_text(to_toml(config), encoding="utf-8")
-    started: list[subprocess.Popen[bytes]] = []
-
-    def start(name: str, *arguments: str) -> subprocess.Popen[bytes]:
-        with (work / f"{name}.log").open("wb") as log:
-            process = subprocess.Popen(
-                [sys.executable, "-m", "fedtwin", *arguments],
-                stdin=subprocess.DEVNULL,
-                stdout=log,
-                stderr=log,
-                start_new_session=True,
-                preexec_fn=ended_with_parent(),
-            )
-        started.append(process)
-        return process
-
-    try:
-        fleet = Fleet(broker, start("edge", "edge", str(settings), "--out", str(out.resolve()), "--server", broker.url))
-        for number in range(config.fleet.devices):
-            name = f"device-{number}"
-            fleet.devices.append(start(name, "device", name, "--server", broker.url, "--emulate", str(number)))
-        yield fleet
-    finally:
-        for process in started:
-            process.terminate()
-        for process in started:
-            with suppress(subprocess.TimeoutExpired):
-                process.wait(timeout=STOP_S)
-            process.kill()
-            process.wait()
-        broker.stop()
+    summary: dict[str, Any]
+    exit_code: int
+    trouble: str | None
 
 
-def follow(out: Path, fleet: Fleet, work: Path, happened: Callable[[Event], None]) -> None:
-    """Reads the ledger while it grows, until the edge server ends; how it ended is the caller's to judge by the summary."""
-    path, place = out / LEDGER_NAME, 0
+def demo_config(devices: int, overrides: Mapping[str, Any]) -> Config:
+    """Digits on unlike devices, five times as fast as their clocks say."""
+    base = {**SETTINGS, "fleet": {"channels": min(4, devices), "devices": devices}}
+    return build_config(base, dict(overrides))
+
+
+def check_demo(out: Path) -> None:
+    """Whether there can be a demonstration in this folder."""
+    require_nats()
+    require_new(out)
+
+
+def run_demo(out: Path, config: Config, happened: Callable[[Event], None]) -> Shown:
+    """The run is in the new folder ``out``, with what every process said in ``logs``; ``happened`` hears of every event."""
+    check_demo(out)
+    with tempfile.TemporaryDirectory(prefix="fedtwin-demo-") as text:
+        work = Path(text)
+        try:
+            with local_broker(work / "broker") as broker, LocalFleet(work, run=out) as fleet:
+                fleet.edge("--server", broker.url, config=config)
+                for number in range(config.fleet.devices):
+                    fleet.device(f"device-{number}", broker.url, "--emulate", number)
+                exit_code = _follow(fleet, happened)
+                trouble = fleet.last_words("edge") if exit_code != 0 else None
+        finally:
+            if out.exists():
+                (out / "logs").mkdir(exist_ok=True)
+                for log in work.glob("*.log"):
+                    shutil.copy(log, out / "logs" / log.name)
+    return Shown(read_summary(out), exit_code, trouble)
+
+
+def _follow(fleet: LocalFleet, happened: Callable[[Event], None]) -> int:
+    """Reads the ledger while it grows, until the edge server ends; gives its exit code."""
+    path, place = fleet.run / LEDGER_NAME, 0
     while True:
-        ended = fleet.edge.poll() is not None
+        exit_code = fleet.processes["edge"].poll()
         if path.exists():
             with path.open("rb") as ledger:
                 ledger.seek(place)
@@ -80,16 +80,12 @@ def follow(out: Path, fleet: Fleet, work: Path, happened: Callable[[Event], None
                         break
                     place += len(line)
                     happened(EVENT.validate_json(line))
-        if ended:
+        if exit_code is not None:
             break
-        for number, device in enumerate(fleet.devices):
-            if device.poll() not in (None, 0):
-                raise FedtwinError(f"device-{number} ended: {last_words(work / f'device-{number}.log')}")
+        for name, process in fleet.processes.items():
+            if name != "edge" and process.poll() not in (None, 0):
+                raise FedtwinError(f"{name} ended: {fleet.last_words(name)}")
         time.sleep(LOOK_EVERY_S)
-    if fleet.edge.returncode not in (0, NOTHING_MIXED_IN):
-        raise FedtwinError(f"The edge server ended: {last_words(work / 'edge.log')}")
-
-
-def last_words(log: Path) -> str:
-    lines = log.read_text(encoding="utf-8", errors="replace").strip().splitlines()
-    return lines[-1].removeprefix("error: ") if lines else "without a word."
+    if exit_code not in (0, NOTHING_MIXED_IN):
+        raise FedtwinError(f"The edge server ended: {fleet.last_words('edge')}")
+    return exit_code

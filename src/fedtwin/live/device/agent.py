@@ -1,0 +1,194 @@
+"""The device agent: joins a run, works for it, tells how it is, and joins the next."""
+
+import asyncio
+import logging
+import random
+from contextlib import suppress
+
+import nats.errors
+from nats.aio.client import Client
+from nats.aio.msg import Msg
+from nats.aio.subscription import Subscription
+from pydantic import ValidationError
+
+from fedtwin.config import Config
+from fedtwin.errors import FedtwinError
+from fedtwin.live.device import board
+from fedtwin.live.device.delivery import PUBLISH_TIMEOUT_S, RETRY_S
+from fedtwin.live.device.planner import AgentOptions, Planner
+from fedtwin.live.device.work import TaskWork
+from fedtwin.live.logs import say
+from fedtwin.live.wire.protocol import Hello, Subjects, Welcome, misfit
+from fedtwin.live.wire.transport import close, connect, unless_stopped
+
+CALL_JITTER_S = 0.3
+STOP_S = 5.0
+
+__all__ = ["Agent", "AgentOptions"]
+
+
+class Agent:
+    """One device of one run."""
+
+    def __init__(self, options: AgentOptions) -> None:
+        self._options, self._name = options, options.name
+        self._subjects = Subjects(options.run)
+        self._meter = board.EnergyMeter()
+        self._samples = 0
+        self._heartbeat_s = 5.0
+        self._work: TaskWork | None = None
+        self._stop, self._wake = asyncio.Event(), asyncio.Event()
+        self._subscriptions: list[Subscription] = []
+        self._welcome: Welcome | None = None
+        self._other_run = self._unheard = False
+        self._client: Client
+
+    def stop(self) -> None:
+        self._stop.set()
+        self._wake.set()
+
+    async def run(self) -> None:
+        """Until ``stop``; a training that goes on then is finished and uploaded first, if that does not take long."""
+        options = self._options
+        connecting = connect(
+            options.servers,
+            name=self._name,
+            inbox=self._name,
+            credentials=options.credentials,
+            insecure=options.insecure,
+            on_reconnect=self._say_hello_again,
+        )
+        client = await unless_stopped(connecting, self._stop)
+        if client is None:
+            return
+        self._client = client
+        try:
+            while not self._stop.is_set() and await self._join():
+                await self._beat_until_stopped()
+            if self._work is not None:
+                await self._work.finish(STOP_S)
+        finally:
+            options.trainer.stop()
+            await close(self._client)
+
+    # Joining
+
+    async def _join(self) -> bool:
+        """Asks for the settings, prepares the training, announces itself; again for another run. False if stopped meanwhile."""
+        if self._work is not None:
+            await unless_stopped(self._work.ended(), self._stop)
+        for subscription in self._subscriptions:
+            with suppress(nats.errors.Error):
+                await subscription.unsubscribe()
+        self._subscriptions = []
+        welcome = await self._hello(Hello())
+        if welcome is None:
+            return False
+        self._welcome, self._other_run, self._unheard = welcome, False, False
+        config = Config.model_validate(welcome.config)
+        emulated, devices = self._options.fleet_device, config.fleet.devices
+        if emulated is not None and not welcome.fleet_is_drawn:
+            raise FedtwinError(
+                f"--emulate {emulated} is not possible: the run's fleet is in a file (fleet.file) that is not here."
+            )
+        if emulated is not None and emulated >= devices:
+            raise FedtwinError(f"--emulate {emulated} is not allowed: the run's fleet has devices 0 to {devices - 1}.")
+        self._heartbeat_s = welcome.heartbeat_s
+        self._samples = await asyncio.to_thread(self._options.trainer.prepare, config)
+        self._work = TaskWork(
+            self._client,
+            self._subjects,
+            self._name,
+            trainer=self._options.trainer,
+            planner=Planner(self._options, config, self._samples, self._meter),
+            meter=self._meter,
+            samples=self._samples,
+            time_scale=welcome.time_scale,
+        )
+        self._subscriptions = [
+            await self._client.subscribe(self._subjects.ask(self._name), cb=self._work.on_ask),
+            await self._client.subscribe(self._subjects.task(self._name), cb=self._work.on_task),
+            await self._client.subscribe(self._subjects.call, cb=self._on_call),
+        ]
+        if await self._hello(self._introduction(fresh=True)) is None:
+            return False
+        say(logging.INFO, "joined", device=self._name, run=self._options.run, samples=self._samples)
+        return True
+
+    def _introduction(self, *, fresh: bool) -> Hello:
+        measures = ["compute_s", "link_s"]
+        if board.cpu_hz() is not None:
+            measures.append("cpu_hz")
+        if self._meter.readable:
+            measures.append("compute_j")
+        return Hello(samples=self._samples, hardware=board.hardware(), measures=measures, fresh=fresh)
+
+    async def _hello(self, hello: Hello) -> Welcome | None:
+        """Until the edge server answers; it may not be there yet. A refusal is final."""
+        told = False
+        subject = self._subjects.hello(self._name)
+        while not self._stop.is_set():
+            try:
+                answer = await self._client.request(subject, hello.encoded(), timeout=PUBLISH_TIMEOUT_S)
+                welcome = Welcome.model_validate_json(answer.data)
+            except (nats.errors.Error, TimeoutError):
+                self._check_the_connection()
+                if not told:
+                    say(logging.INFO, "waiting for the edge server", device=self._name, run=self._options.run)
+                    told = True
+                await self._pause(RETRY_S)
+                continue
+            except ValidationError as error:
+                raise FedtwinError(f"The edge server speaks another protocol: {misfit(error)}.") from None
+            if not welcome.accepted:
+                raise FedtwinError(f"The edge server refuses {self._name!r}: {welcome.reason}.")
+            return welcome
+        return None
+
+    def _check_the_connection(self) -> None:
+        if self._client.is_closed:
+            raise FedtwinError(f"The server closed the connection of {self._name!r} for good.")
+        last = str(self._client.last_error or "").lower()
+        if "permissions violation" in last and self._subjects.hello(self._name).lower() in last:
+            raise FedtwinError(f"--credentials: the broker lets them speak for another device or run, not as {self._name!r}.")
+
+    async def _say_hello_again(self) -> None:
+        """If the run is still the one we are prepared for: a new one has other settings, and is joined as one.
+
+        Without an answer it is said again with the next heartbeat.
+        """
+        if not self._subscriptions:
+            return
+        self._unheard = True
+        subject = self._subjects.hello(self._name)
+        with suppress(nats.errors.Error, TimeoutError, ValidationError):
+            answer = await self._client.request(subject, Hello().encoded(), timeout=PUBLISH_TIMEOUT_S)
+            if Welcome.model_validate_json(answer.data) != self._welcome:
+                say(logging.INFO, "the settings are others now", device=self._name, run=self._options.run)
+                self._other_run = True
+                self._wake.set()
+                return
+            await self._client.request(subject, self._introduction(fresh=False).encoded(), timeout=PUBLISH_TIMEOUT_S)
+            self._unheard = False
+
+    async def _on_call(self, message: Msg) -> None:  # noqa: ARG002
+        """The edge server was started again and wants to hear everybody, not all at once."""
+        await asyncio.sleep(random.uniform(0.0, CALL_JITTER_S))
+        await self._say_hello_again()
+
+    async def _beat_until_stopped(self) -> None:
+        """Or until the run is another one."""
+        assert self._work is not None
+        while not self._stop.is_set() and not self._other_run:
+            self._check_the_connection()
+            with suppress(nats.errors.Error, TimeoutError):
+                await self._client.publish(self._subjects.beat(self._name), self._work.telemetry().encoded())
+            if self._unheard:
+                await unless_stopped(self._say_hello_again(), self._stop)
+            await self._pause(self._heartbeat_s)
+
+    async def _pause(self, seconds: float) -> None:
+        with suppress(TimeoutError):
+            await asyncio.wait_for(self._wake.wait(), timeout=seconds)
+        if not self._stop.is_set():
+            self._wake.clear()

@@ -1,0 +1,193 @@
+"""What a device does when it is asked: it answers by its plan, trains, uploads, and says what that took. One task at a time."""
+
+import asyncio
+import logging
+import time
+from contextlib import suppress
+
+import nats.errors
+from nats.aio.client import Client
+from nats.aio.msg import Msg
+from pydantic import ValidationError
+
+from fedtwin.formulas.power import REASONS
+from fedtwin.live.device import board
+from fedtwin.live.device.delivery import Delivery, DeliveryError
+from fedtwin.live.device.planner import Offer, Planner
+from fedtwin.live.device.trainers import Trainer, TrainingError
+from fedtwin.live.logs import say
+from fedtwin.live.wire.objects import ObjectError, get_object
+from fedtwin.live.wire.protocol import (
+    UPLOAD_SLACK_BYTES,
+    Accept,
+    Ask,
+    Decline,
+    Done,
+    Failed,
+    Reading,
+    Subjects,
+    Task,
+    Telemetry,
+    misfit,
+    split_body,
+)
+
+REPORTED_S = 0.5
+PART_S = 60.0
+
+
+class TaskWork:
+    """The tasks of one device in one run."""
+
+    def __init__(
+        self,
+        client: Client,
+        subjects: Subjects,
+        name: str,
+        *,
+        trainer: Trainer,
+        planner: Planner,
+        meter: board.EnergyMeter,
+        samples: int,
+        time_scale: float,
+    ) -> None:
+        self._client, self._subjects, self._name = client, subjects, name
+        self._trainer, self._planner, self._meter = trainer, planner, meter
+        self._samples, self._time_scale = samples, time_scale
+        self._delivery = Delivery(client, subjects, name)
+        self._offer: Offer | None = None
+        self._reporting = False
+        self._job: asyncio.Task[None] | None = None
+
+    @property
+    def busy(self) -> bool:
+        return self._job is not None and not self._job.done()
+
+    async def ended(self) -> None:
+        """When no task goes on any more; whoever stops waiting for that does not end it."""
+        if self._job is not None:
+            await asyncio.wait([self._job])
+
+    async def finish(self, limit_s: float) -> None:
+        """A task that takes longer than that is cut short."""
+        if self._job is not None:
+            with suppress(TimeoutError):
+                await asyncio.wait_for(self._job, timeout=limit_s)
+
+    def telemetry(self) -> Telemetry:
+        """What was found when the device was asked last, and whether it works."""
+        offer = self._offer
+        if offer is None:
+            return Telemetry(temperature_c=board.temperature_c(), busy=self.busy)
+        return Telemetry(
+            gain=offer.link.gain,
+            gain_source=offer.link.gain_source,
+            cpu_hz=offer.cpu_hz,
+            cpu_source=offer.cpu_source,
+            temperature_c=board.temperature_c(),
+            busy=self.busy,
+        )
+
+    async def on_ask(self, message: Msg) -> None:
+        if self._job is not None and self._reporting:  # the server has the result before we hear that the broker has it
+            await asyncio.wait([self._job], timeout=REPORTED_S)
+        try:
+            answer = self._answer(Ask.model_validate_json(message.data))
+        except ValidationError as error:
+            answer = Decline(reason=misfit(error))
+        with suppress(nats.errors.Error):
+            await message.respond(answer.encoded())
+
+    def _answer(self, ask: Ask) -> Accept | Decline:
+        if self.busy:
+            return Decline(reason="busy")
+        offer = self._offer = self._planner.look(ask.round)
+        plan = offer.plan
+        if not plan.feasible:
+            return Decline(reason=REASONS[plan.reason], gain=offer.link.gain, cpu_hz=offer.cpu_hz)
+        return Accept(
+            gain=offer.link.gain,
+            cpu_hz=offer.cpu_hz,
+            power_w=plan.power_w,
+            compute_s=plan.compute_s,
+            upload_s=plan.upload_s,
+            compute_j=plan.compute_j,
+            upload_j=plan.upload_j,
+        )
+
+    async def on_task(self, message: Msg) -> None:
+        header, body = split_body(message.data)
+        try:
+            task = Task.model_validate_json(header)
+        except ValidationError as error:
+            say(logging.WARNING, "a task that cannot be read", device=self._name, reason=misfit(error))
+            return
+        if self.busy:
+            say(logging.WARNING, "a task while another goes on", device=self._name, round=task.round)
+            return
+        known = self._offer is not None and self._offer.round == task.round
+        offer = self._offer if known and self._offer is not None else self._planner.look(task.round)
+        self._job = asyncio.create_task(self._work(task, bytes(body), offer))
+
+    async def _work(self, task: Task, body: bytes, offer: Offer) -> None:
+        """One task; whatever goes wrong is told, so that the edge server need not wait for the deadline."""
+        try:
+            done = await self._train_and_upload(task, body, offer)
+            await self._report(done)
+            say(logging.DEBUG, "uploaded", device=self._name, round=task.round, token=task.token, version=task.version)
+        except DeliveryError as error:
+            say(logging.ERROR, "not delivered", device=self._name, round=task.round, reason=str(error))
+        except Exception as error:
+            expected = isinstance(error, TrainingError | ObjectError)
+            reason = str(error) if expected else f"{type(error).__name__}: {error}"
+            say(logging.WARNING, "failed", device=self._name, round=task.round, reason=reason)
+            with suppress(DeliveryError):
+                await self._report(Failed(token=task.token, reason=reason[:500]))
+
+    async def _report(self, result: Done | Failed) -> None:
+        self._reporting = True
+        try:
+            await self._delivery.result(result)
+        finally:
+            self._reporting = False
+
+    async def _train_and_upload(self, task: Task, body: bytes, offer: Offer) -> Done:
+        if task.object_name is not None:
+            bucket = self._subjects.models_bucket
+            body = await get_object(self._client.jetstream(timeout=PART_S), bucket, task.object_name, task.model_bytes)
+        if len(body) != task.model_bytes:
+            raise TrainingError(f"{len(body)} bytes of the model came, {task.model_bytes} were announced")
+
+        joules = self._meter.read() if self._meter.readable else None
+        begun = time.perf_counter()
+        update = await asyncio.to_thread(self._trainer.train, body, task.round)
+        measured_s = (time.perf_counter() - begun) / self._time_scale
+        if len(update.body) > task.model_bytes + UPLOAD_SLACK_BYTES:  # the broker would refuse it again and again
+            raise TrainingError(f"the update has {len(update.body)} bytes, the model {task.model_bytes}")
+        computed = self._planner.computed(offer, measured_s, joules)
+
+        air_s = self._planner.radio.air_s(offer.plan)
+        if computed.wait_s + air_s > 0.0:
+            await asyncio.sleep((computed.wait_s + air_s) * self._time_scale)
+        object_name, attempt = await self._delivery.upload(task.token, update.body)
+        link_s = Reading(value=attempt.wall_s / self._time_scale, source="measured")
+        if attempt.steady:  # else a broken connection is in it
+            self._planner.uploaded(len(update.body), link_s.value)
+
+        upload_s = Reading(value=air_s, source="modelled") if air_s > 0.0 else link_s
+        return Done(
+            token=task.token,
+            version=task.version,
+            samples=self._samples,
+            model_bytes=len(update.body),
+            train_loss=update.train_loss,
+            object_name=object_name,
+            cpu_hz=offer.cpu_hz,
+            cpu_source=offer.cpu_source,
+            power_w=offer.plan.power_w,
+            compute_s=computed.time_s,
+            upload_s=upload_s,
+            compute_j=computed.energy_j,
+            upload_j=Reading(value=offer.plan.power_w * upload_s.value, source="modelled"),
+            link_s=link_s,
+        )

@@ -1,0 +1,200 @@
+"""Whether an upload is mixed in, and what is believed of what its device says about it: upload and state in, verdict out.
+
+Nothing changes in here. What follows from a verdict is up to ``LiveRun``.
+"""
+
+import math
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from fedtwin.config import Config, LiveConfig
+from fedtwin.config.fleet_csv import read_fleet_csv
+from fedtwin.formulas.cost import cost, within
+from fedtwin.formulas.terms import Terms
+from fedtwin.learning.layout import Floats, Weights
+from fedtwin.live.run.core import Core, OpenTask
+from fedtwin.live.run.model import LiveModel
+from fedtwin.live.wire.protocol import Done
+from fedtwin.live.wire.tensors import UnfitError
+
+AGREES = 0.01
+CLOCK_SHARE = 0.05
+LEAST_MEAN_W, MOST_MEAN_W = 1e-4, 1e4
+MOST_STEPS = 10**9
+
+
+@dataclass(frozen=True)
+class Believed:
+    """What an update took, as far as the server believes it."""
+
+    compute_s: float
+    upload_s: float
+    compute_j: float
+    upload_j: float
+    cost: float
+    reported_s: float
+    agrees: bool
+
+
+@dataclass(frozen=True)
+class Admitted:
+    """An upload that is to be mixed in: with its task, the model it started from, and what is believed of its report."""
+
+    task: OpenTask
+    late: bool
+    start: Weights
+    weights: Weights
+    elapsed_s: float
+    believed: Believed
+
+
+@dataclass(frozen=True)
+class NotAdmitted:
+    """Why it is not; ``attack`` where no honest device would send it, ``task`` where one ends with it."""
+
+    reason: str
+    attack: bool = False
+    task: OpenTask | None = None
+
+
+@dataclass(frozen=True)
+class Found:
+    """The task a result belongs to, or why it belongs to none; ``attack`` where no honest device would send it."""
+
+    task: OpenTask | None
+    late: bool = False
+    reason: str | None = None
+    attack: bool = False
+
+
+def admit(
+    core: Core, model: LiveModel, name: str, done: Done, body: bytes | memoryview | None, *, arrived_s: float, now_s: float
+) -> Admitted | NotAdmitted:
+    """The verdict on an upload that has come whole, or not (``body`` is None)."""
+    found = find_task(core, name, done.token, done.version)
+    if found.task is None or found.reason is not None:
+        return NotAdmitted(found.reason or "", found.attack, found.task)
+    if core.is_quarantined(name):
+        return NotAdmitted("quarantined: the device failed a check before", task=found.task)
+    if body is None:
+        return NotAdmitted("missing: the result came without its upload", task=found.task)
+    if bad := bad_claim(core, name, done, core.config):
+        return NotAdmitted(bad, attack=True)
+    if len(body) != done.model_bytes:
+        return NotAdmitted(f"size: {len(body)} bytes came, {done.model_bytes} were announced", attack=True)
+    try:
+        weights = model.codec.decode(body)
+    except UnfitError as error:
+        return NotAdmitted(str(error), attack=True)
+    if bad := bad_weights(model.weights, weights, core.live):
+        return NotAdmitted(bad, attack=True)
+    start = model.start_of(found.task.sent.version)
+    if start is None:
+        return NotAdmitted("stale: the model it started from is gone", task=found.task)
+    sent_s = found.task.sent.at_s
+    elapsed_s = (arrived_s if arrived_s > sent_s else now_s) - sent_s  # a clock that was set back buys nothing
+    return Admitted(found.task, found.late, start, weights, elapsed_s, believe(done, elapsed_s, core.terms, core.live))
+
+
+def admit_bytes(core: Core, model: LiveModel, name: str, token: str, size: int) -> NotAdmitted | None:
+    """Why the bytes of an upload need not even be kept until their result comes, or None."""
+    found = find_task(core, name, token, None)
+    if found.reason is not None:
+        return NotAdmitted(found.reason, found.attack)
+    if size > model.most_upload_bytes:
+        return NotAdmitted(f"size: {size} bytes, and the model has {model.codec.size}", attack=True)
+    return None
+
+
+def admit_failure(core: Core, name: str, token: str) -> OpenTask | NotAdmitted:
+    """The task that a device says has failed."""
+    found = find_task(core, name, token, None)
+    if found.task is None or found.late:
+        return NotAdmitted(found.reason or "late: the task had been given up", found.attack)
+    return found.task
+
+
+def find_task(core: Core, name: str, token: str, version: int | None) -> Found:
+    """Tokens are one-shot, and bound to device, task and model version."""
+    late = token in core.given_up
+    task = core.given_up[token] if late else core.open.get(token)
+    if task is None:
+        how = core.closed.get(token)
+        return Found(None, reason=f"duplicate: the task was {how} before" if how else "unassigned: no such task")
+    if core.number_of(name) != task.sent.device:
+        return Found(None, reason="foreign token: the task is another device's", attack=True)
+    if version is not None and version != task.sent.version:
+        return Found(None, reason=f"version: the task has {task.sent.version}, the result {version}", attack=True)
+    if late and core.live.late == "refuse":
+        return Found(None, reason="late: the task had been given up")
+    if core.version - task.sent.version > core.live.max_staleness:
+        return Found(task, late, reason=f"stale: {core.version - task.sent.version} versions behind")
+    return Found(task, late)
+
+
+def most_samples(config: Config) -> int:
+    """The largest D_n a device may announce: a larger one would buy preference, since queues drain by it (Section IV-A)."""
+    if config.fleet.file is None:
+        return config.fleet.samples_max
+    return max(row.samples for row in read_fleet_csv(Path(config.fleet.file)))
+
+
+def bad_claim(core: Core, name: str, done: Done, config: Config) -> str | None:
+    """Numbers no device of this fleet can have."""
+    if done.samples != core.members[name].joined.samples:
+        return f"samples: {done.samples}, and {core.members[name].joined.samples} were announced"
+    if not config.compute.cpu_hz_floor <= done.cpu_hz <= 10.0 * config.compute.cpu_hz_max:
+        return f"range: cpu_hz = {done.cpu_hz:g}"
+    if not within(done.power_w, config.radio.max_power_w):
+        return f"range: power_w = {done.power_w:g} is over max_power_w"
+    for what, energy, time_s in (("compute", done.compute_j, done.compute_s), ("upload", done.upload_j, done.upload_s)):
+        if energy.source == "measured" and not LEAST_MEAN_W <= energy.value / max(time_s.value, 1e-6) <= MOST_MEAN_W:
+            return f"range: {what}_j = {energy.value:g} J in {time_s.value:g} s"
+    return None
+
+
+def bad_weights(model: Weights, upload: Weights, live: LiveConfig) -> str | None:
+    """Values that must not be mixed in: not finite, or too far away."""
+    if not math.isfinite(_norm(upload.floats)) and not np.isfinite(upload.floats).all():
+        return "not finite: the upload has NaN or infinite values"
+    with np.errstate(over="ignore"):  # what overflows is over any bound
+        size = _norm(upload.floats - model.floats)
+    allowed = live.max_change * max(_norm(model.floats), 1.0)
+    if not (size <= allowed and math.isfinite(size)):
+        return f"norm: the change of {size:.3g} is over {allowed:.3g}"
+    if (upload.counters < 0).any():
+        return "range: a counter is negative"
+    if (upload.counters - model.counters > MOST_STEPS).any():  # or it would overflow on the next device, and that be blamed
+        return f"range: a counter grew by more than {MOST_STEPS}"
+    return None
+
+
+def _norm(values: Floats) -> float:
+    """‖w‖₂ on this core alone: the linear algebra library would take all of them for a millisecond."""
+    with np.errstate(over="ignore", invalid="ignore"):
+        return math.sqrt(float(np.einsum("i,i->", values, values)))
+
+
+def believe(done: Done, elapsed_s: float, terms: Terms, live: LiveConfig) -> Believed:
+    """A time that disagrees with the server's clock is replaced by the server's, an energy that disagrees with its model by
+    the model's: E_com = p T_com, and E_cmp = ζ f³ T_cmp, which is ζ D c f² of Section III-C without the cycles.
+    """
+    compute_s, upload_s = done.compute_s.value, done.upload_s.value
+    reported_s = compute_s + upload_s
+    allowed_s = live.clock_tolerance_s / live.time_scale + CLOCK_SHARE * elapsed_s
+    agrees = abs(elapsed_s - reported_s) <= allowed_s
+    if not agrees:
+        compute_s = min(compute_s, elapsed_s)
+        upload_s = elapsed_s - compute_s
+    compute_j = _energy(done.compute_j.value, done.compute_j.source, terms.capacitance * done.cpu_hz**3 * compute_s)
+    upload_j = _energy(done.upload_j.value, done.upload_j.source, done.power_w * upload_s)
+    total = cost(terms, compute_s + upload_s, compute_j + upload_j)
+    return Believed(compute_s, upload_s, compute_j, upload_j, total, reported_s, agrees)
+
+
+def _energy(reported_j: float, source: str, modelled_j: float) -> float:
+    if source == "measured" or abs(reported_j - modelled_j) <= AGREES * modelled_j:
+        return reported_j
+    return modelled_j

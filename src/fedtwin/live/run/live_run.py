@@ -1,0 +1,214 @@
+"""One live run on disk: core, ledger and model together, without a network.
+
+An upload is mixed in exactly once or never. The order is: the new model is written, then its event, and only then is the upload
+acknowledged. Whatever is killed in between, the ledger says what has happened; an upload that comes again is told by its token.
+"""
+
+import logging
+from collections.abc import Callable
+from pathlib import Path
+
+from fedtwin.config import config_hash, load_config
+from fedtwin.errors import FedtwinError
+from fedtwin.live.logs import say
+from fedtwin.live.run import admission, events
+from fedtwin.live.run.admission import Admitted, NotAdmitted
+from fedtwin.live.run.clock import RunClock
+from fedtwin.live.run.core import Core, OpenTask
+from fedtwin.live.run.events import Event
+from fedtwin.live.run.ledger import LEDGER_NAME, Ledger, cut_torn_line, read_events
+from fedtwin.live.run.model import LiveModel
+from fedtwin.live.wire.protocol import PROTOCOL_VERSION, Done, Failed
+from fedtwin.records.folder import CONFIG_NAME, LOCK_NAME, SUMMARY_NAME
+from fedtwin.records.lock import Lock
+
+MODELS = "models"
+Listener = Callable[[Event, "LiveRun"], None]
+
+
+class LiveRun:
+    """The run in a folder. ``commit`` is the only way anything happens."""
+
+    def __init__(self, folder: Path, *, resumed: bool) -> None:
+        self.folder = folder
+        self.listeners: list[Listener] = []
+        self._lock = Lock(folder / LOCK_NAME)
+        try:
+            self.config = load_config(folder / CONFIG_NAME)
+            self.core = Core(self.config)
+            fsync = self.core.live.fsync
+            path = folder / LEDGER_NAME
+            cut_torn_line(path)
+            for event in read_events(path):
+                self.core.apply(event)
+            _check_it_is_the_same(self.core, folder)
+            began = self.core.began
+            self._clock = RunClock(self.core.live.time_scale, self.core.last_at_s, began.wall_s if began is not None else None)
+            self._ledger = Ledger(path, fsync=fsync)
+            self.model = LiveModel(folder / MODELS, self.config, version=self.core.version, fsync=fsync)
+            self.model.keep_only(self._versions_needed())
+            if resumed and not self.core.finished:
+                self.commit(events.Resumed(at_s=self.now_s()))
+        except BaseException:
+            self._lock.release()
+            raise
+
+    @property
+    def name(self) -> str:
+        assert self.core.began is not None
+        return self.core.began.run
+
+    def now_s(self) -> float:
+        """The run's clock."""
+        return self._clock.now_s()
+
+    def arrival_s(self, broker_wall_s: float) -> float:
+        """When the broker took a message, on the run's clock."""
+        return self._clock.at_s(broker_wall_s)
+
+    def commit(self, event: Event) -> None:
+        """It is in the ledger, and so it has happened."""
+        self._ledger.append(event)
+        self._happened(event)
+
+    def _happened(self, event: Event) -> None:
+        self.core.apply(event)
+        for listener in self.listeners:
+            listener(event, self)
+
+    def close(self) -> None:
+        self._ledger.close()
+        self._lock.release()
+
+    # What devices are told off for
+
+    def refuse(self, name: str, what: str, reason: str, token: str | None = None) -> None:
+        """Counted always, written down the 1st, 2nd, 4th, 8th, … time: a device that floods does not fill the disk."""
+        event = self.core.refuse(name, what, reason, self.now_s(), token)
+        if event.count & (event.count - 1) == 0:
+            self.commit(event)
+            say(logging.WARNING, "refused", device=name, what=what, reason=reason, count=event.count)
+        else:
+            self._happened(event)
+
+    def quarantine(self, name: str, reason: str) -> None:
+        """The device is left out; a task it has is over."""
+        if name not in self.core.members or self.core.is_quarantined(name):
+            return
+        task = self._task_of(name)
+        if task is not None:
+            self.commit(self.core.give_up(task, self.now_s(), f"quarantined: {reason}", "quarantined"))
+        self.commit(self.core.quarantine(name, reason, self.now_s()))
+        say(logging.WARNING, "quarantined", device=name, reason=reason)
+
+    def _task_of(self, name: str) -> OpenTask | None:
+        device = self.core.number_of(name)
+        return self.core.task_of(device) if device is not None else None
+
+    # What comes of an upload
+
+    def receive(self, name: str, done: Done, body: bytes | memoryview | None, arrived_s: float) -> str | None:
+        """An upload has come whole. It is mixed in and on disk when this returns None; or the reason it was refused for."""
+        verdict = admission.admit(self.core, self.model, name, done, body, arrived_s=arrived_s, now_s=self.now_s())
+        if isinstance(verdict, NotAdmitted):
+            return self._turn_away(name, "result", verdict, done.token)
+        self._mix(verdict, done)
+        return None
+
+    def expects(self, name: str, token: str, size: int) -> NotAdmitted | None:
+        """None where bytes of so many are those of an upload that a task waits for."""
+        return admission.admit_bytes(self.core, self.model, name, token, size)
+
+    def receive_bytes(self, name: str, token: str, size: int) -> bool:
+        """Bytes have come before their result: whether they are to be kept for it."""
+        verdict = self.expects(name, token, size)
+        if verdict is not None and not verdict.reason.startswith("duplicate"):  # its result says so
+            self._turn_away(name, "upload", verdict)
+        return verdict is None
+
+    def receive_failure(self, name: str, failed: Failed) -> None:
+        """Not asked before it is heard again: a device that fails at once would use up all rounds in seconds."""
+        verdict = admission.admit_failure(self.core, name, failed.token)
+        if isinstance(verdict, NotAdmitted):
+            self._turn_away(name, "result", verdict, failed.token)
+        else:
+            self.commit(self.core.give_up(verdict, self.now_s(), f"failed: {failed.reason}", "offline"))
+
+    def receive_unreadable(self, name: str, data: bytes, reason: str) -> None:
+        """A result that cannot be read is held against a device only if it carries the secret token of its task.
+
+        The broker's own words can be directed onto the subject of a device by another one.
+        """
+        self.refuse(name, "result", reason)
+        task = self._task_of(name)
+        if task is not None and task.sent.token.encode() in data:
+            self.quarantine(name, reason)
+
+    def _turn_away(self, name: str, what: str, verdict: NotAdmitted, token: str | None = None) -> str:
+        """Recorded; what no honest device sends is answered by quarantine, and a task that ends so is given up."""
+        self.refuse(name, what, verdict.reason, token)
+        if verdict.attack:
+            self.quarantine(name, verdict.reason)
+        elif verdict.task is not None and verdict.task.sent.token in self.core.open:
+            self.commit(self.core.give_up(verdict.task, self.now_s(), f"refused: {verdict.reason}", "idle"))
+        return verdict.reason
+
+    def _mix(self, upload: Admitted, done: Done) -> None:
+        """The new model first, then its event; who calls acknowledges last."""
+        core, sent, believed = self.core, upload.task.sent, upload.believed
+        staleness, old_version = core.version - sent.version, core.version
+        staleness_in_changes = core.changes - upload.task.changes
+        weights, changed = self.model.mixed(upload.start, upload.weights, staleness_in_changes, float(done.samples))
+        self.model.save(old_version + 1, weights, changed=changed)
+        sources = {key: getattr(done, key).source for key in ("compute_s", "upload_s", "compute_j", "upload_j")}
+        self.commit(
+            events.Applied(
+                at_s=self.now_s(),
+                token=sent.token,
+                device=sent.device,
+                version=old_version + 1,
+                changed=changed,
+                staleness=staleness,
+                late=upload.late,
+                compute_s=believed.compute_s,
+                upload_s=believed.upload_s,
+                compute_j=believed.compute_j,
+                upload_j=believed.upload_j,
+                cost=believed.cost,
+                train_loss=done.train_loss,
+                elapsed_s=upload.elapsed_s,
+                reported_s=believed.reported_s,
+                believed=believed.agrees,
+                sources={**sources, "cpu_hz": done.cpu_source},
+                link_s=done.link_s.value,
+                uploaded_bytes=done.model_bytes,
+            )
+        )
+        if self.model.needs_start:
+            self.model.keep_only(self._versions_needed())
+        else:
+            self.model.forget(old_version - 1)
+
+    def _versions_needed(self) -> set[int]:
+        """The newest, the one before in case the last line of the ledger is lost with the power, and those of tasks whose
+        upload would be taken.
+        """
+        live, version = self.core.live, self.core.version
+        tasks = [*self.core.open.values()] if self.model.needs_start else []
+        if self.model.needs_start and live.late == "mix":
+            tasks += self.core.given_up.values()
+        starts = {task.sent.version for task in tasks}
+        return {version, version - 1, *(start for start in starts if version - start <= live.max_staleness)}
+
+
+def _check_it_is_the_same(core: Core, path: Path) -> None:
+    """Settings, protocol and code are those the run was begun with, and it is not finished."""
+    began, folder = core.began, str(path)
+    if began is None:
+        raise FedtwinError(f"--resume {folder!r}: the ledger is empty, the run never began; remove the folder.")
+    if began.config_hash != config_hash(core.config, load_models=False):
+        raise FedtwinError(f"--resume {folder!r}: config.toml, or a file or code it names, has changed since the run began.")
+    if began.protocol != PROTOCOL_VERSION:
+        raise FedtwinError(f"--resume {folder!r}: the run speaks protocol {began.protocol}, this is {PROTOCOL_VERSION}.")
+    if core.finished and (path / SUMMARY_NAME).exists():
+        raise FedtwinError(f"--resume {folder!r}: this run is finished, there is nothing to resume.")

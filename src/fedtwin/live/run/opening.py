@@ -1,0 +1,59 @@
+"""How a run begins in a new folder, and goes on in one that is there."""
+
+import shutil
+import time
+from pathlib import Path
+
+from fedtwin import __version__
+from fedtwin.config import Config, config_hash, load_config
+from fedtwin.errors import FedtwinError
+from fedtwin.files import write_whole
+from fedtwin.live.run import events
+from fedtwin.live.run.core import Core
+from fedtwin.live.run.ledger import LEDGER_NAME, Ledger
+from fedtwin.live.run.live_run import MODELS, LiveRun
+from fedtwin.live.run.model import model_path
+from fedtwin.live.wire.protocol import PROTOCOL_VERSION
+from fedtwin.records.folder import CONFIG_NAME, write_config
+
+
+def begin(folder: Path, config: Config, run: str, initial: bytes) -> LiveRun:
+    """A new run in a new folder, which is there whole or not at all."""
+    Core(config)  # what is not for a live fleet is said before anything is made
+    require_new(folder)
+    draft = folder.with_name(f".{folder.name}.draft")
+    try:
+        shutil.rmtree(draft, ignore_errors=True)
+        (draft / MODELS).mkdir(parents=True)
+        write_config(draft, config)
+        write_whole(model_path(draft / MODELS, 0), initial)
+        ledger = Ledger(draft / LEDGER_NAME, fsync=True)
+        ledger.append(
+            events.Began(
+                at_s=0.0,
+                run=run,
+                wall_s=time.time(),
+                config_hash=config_hash(load_config(draft / CONFIG_NAME), load_models=False),
+                package_version=__version__,
+                protocol=PROTOCOL_VERSION,
+                model_bytes=len(initial),
+            )
+        )
+        ledger.close()
+        draft.rename(folder)
+    except OSError as error:
+        raise FedtwinError(f"--out {str(folder)!r} cannot be written: {error.strerror}.") from None
+    return LiveRun(folder, resumed=False)
+
+
+def require_new(folder: Path) -> None:
+    """Nothing is ever written over."""
+    if folder.exists():
+        raise FedtwinError(f"--out {str(folder)!r} exists already: name a folder that does not, nothing is overwritten.")
+
+
+def resume(folder: Path) -> LiveRun:
+    """A run that was begun before, as its ledger has it."""
+    if not (folder / LEDGER_NAME).exists():
+        raise FedtwinError(f"--resume {str(folder)!r} is not the folder of a live run.")
+    return LiveRun(folder, resumed=True)

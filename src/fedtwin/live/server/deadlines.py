@@ -1,0 +1,52 @@
+"""What time brings: tasks whose deadline passes, devices that fall silent, quarantines that end."""
+
+import logging
+import time
+
+from fedtwin.live.logs import say
+from fedtwin.live.run import events
+from fedtwin.live.server.context import EdgeContext
+from fedtwin.live.server.uploads import Uploads
+
+
+class Deadlines:
+    """Looked at with every tick of the edge server."""
+
+    def __init__(self, context: EdgeContext, uploads: Uploads) -> None:
+        self._context, self._uploads, self._run, self._core = context, uploads, context.run, context.core
+        self._give_up_after = 0.0
+
+    def put_off(self) -> None:
+        """After a time without the broker, or without us: uploads that waited there come first."""
+        self._give_up_after = time.monotonic() + self._core.live.deadline_margin_s
+
+    def look(self) -> None:
+        if self._context.client.is_connected:
+            self.give_up_overdue()
+            self._mark_the_silent()
+        self._release()
+
+    def give_up_overdue(self) -> None:
+        if time.monotonic() < self._give_up_after:
+            return
+        now_s = self._run.now_s()
+        for task in self._core.overdue(now_s):
+            self._run.commit(self._core.give_up(task, now_s, "the deadline has passed", "offline"))
+            if self._core.live.late == "refuse":  # else its result may be on the way, and the upload is mixed in late
+                self._uploads.forget(task.sent.token)
+
+    def _mark_the_silent(self) -> None:
+        if not self._core.started:
+            return
+        now, limit_s = time.monotonic(), self._core.live.offline_after_s
+        for device, (name, known) in enumerate(zip(self._core.names, self._core.twin.devices, strict=True)):
+            if known.status == "idle" and now - self._context.heard.setdefault(name, now) > limit_s:
+                self._run.commit(events.StatusChanged(at_s=self._run.now_s(), device=device, status="offline"))
+                say(logging.WARNING, "silent", device=name)
+
+    def _release(self) -> None:
+        now_s = self._run.now_s()
+        for name, member in self._core.members.items():
+            if member.quarantined_until_s is not None and now_s > member.quarantined_until_s:
+                self._run.commit(events.Released(at_s=now_s, name=name))
+                say(logging.INFO, "released", device=name)

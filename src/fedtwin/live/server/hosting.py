@@ -1,0 +1,172 @@
+"""A run and all that serves it: the broker where it is ours, the evaluation worker, the edge server, at the end the records."""
+
+import logging
+from collections.abc import Callable, Coroutine, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+from fedtwin.config import Config, replace_settings
+from fedtwin.errors import FedtwinError
+from fedtwin.live.broker.process import Broker
+from fedtwin.live.event_loop import StopSignals, run_until_stopped
+from fedtwin.live.logs import say
+from fedtwin.live.run import opening
+from fedtwin.live.run.ledger import LEDGER_NAME, read_events
+from fedtwin.live.run.live_run import LiveRun
+from fedtwin.live.run.tables import write_records
+from fedtwin.live.server.edge import EdgeOptions, EdgeServer
+from fedtwin.live.server.place import Place
+from fedtwin.live.server.worker import Worker, evaluator_command, initial_model_of
+from fedtwin.live.views.metrics import check_metrics
+from fedtwin.live.views.reasons import Reasons
+from fedtwin.live.wire.protocol import check_name
+from fedtwin.live.wire.tensors import Codec, read_model
+
+NOTHING_MIXED_IN, NO_UPLOAD_COMES_THROUGH = 3, 4
+
+
+@dataclass(frozen=True)
+class Served:
+    """How a run ended: its summary; why no upload came through at that moment, if none did; why none was ever mixed in."""
+
+    summary: dict[str, Any]
+    trouble: str | None = None
+    nothing: str | None = None
+
+    @property
+    def exit_code(self) -> int:
+        """Of ``fedtwin edge``: 0 where uploads were mixed in and still came through."""
+        if self.trouble is not None:
+            return NO_UPLOAD_COMES_THROUGH
+        return NOTHING_MIXED_IN if self.nothing is not None else 0
+
+    @property
+    def error(self) -> str | None:
+        """What went wrong, as a sentence."""
+        if self.trouble is not None:
+            return f"No upload came through when the run ended: {self.trouble}."
+        return f"No upload was mixed in: {self.nothing}." if self.nothing is not None else None
+
+
+def serve(
+    config: Config,
+    out: Path,
+    *,
+    run: str = "main",
+    place: Place | None = None,
+    initial: Path | None = None,
+    evaluator: bool = True,
+    metrics: str | None = None,
+    grace_s: float = 10.0,
+    logs: Sequence[str] = (),
+) -> Served:
+    """Runs the edge server of a new run until all its rounds are played, or until SIGTERM or Ctrl-C.
+
+    ``out`` is a new folder, which has the ledger while the run goes on, and its records at the end. ``place`` says where the
+    broker is; without servers one is started, with its store in the folder. The run starts from the model in the file
+    ``initial`` (safetensors), or from the one that ``[learning]`` describes; that is evaluated by a worker of its own where
+    ``evaluator`` is set and PyTorch installed. ``metrics`` is HOST:PORT for Prometheus. A stop waits ``grace_s`` seconds for
+    uploads on their way. ``logs`` are options for the worker, such as ``["--log-format", "json"]``.
+    """
+    check_name("--run", run)
+    place = _checked(place, metrics, new=True)
+    live = _begun(out, _with_live_section(config), run, initial)
+    return _serve(live, place, evaluator=evaluator, metrics=metrics, grace_s=grace_s, logs=logs)
+
+
+def resume(
+    folder: Path,
+    *,
+    run: str | None = None,
+    place: Place | None = None,
+    evaluator: bool = True,
+    metrics: str | None = None,
+    grace_s: float = 10.0,
+    logs: Sequence[str] = (),
+) -> Served:
+    """Goes on with the run in a folder, wherever it was stopped or killed; the rest is as for ``serve``.
+
+    Where ``run`` is given, it must be the run's name.
+    """
+    place = _checked(place, metrics, new=False)
+    live = opening.resume(folder)
+    if run is not None and live.name != run:
+        live.close()
+        raise FedtwinError(f"--run {run!r} is not the name of the run in {str(folder)!r}: that is {live.name!r}.")
+    return _serve(live, place, evaluator=evaluator, metrics=metrics, grace_s=grace_s, logs=logs)
+
+
+def _checked(place: Place | None, metrics: str | None, *, new: bool) -> Place:
+    """What cannot be is said before anything is made."""
+    place = place or Place()
+    place.check(new=new)
+    if metrics is not None:
+        check_metrics(metrics)
+    return place
+
+
+def _with_live_section(config: Config) -> Config:
+    """The same with the live section written out, so that the folder shows what was in force."""
+    settings: dict[str, Any] = config.live.model_dump() if config.live is not None else {"time_scale": 1.0}
+    return replace_settings(config, {f"live.{key}": value for key, value in settings.items()})
+
+
+def _begun(out: Path, config: Config, name: str, initial: Path | None) -> LiveRun:
+    """A new run, from a model in a file or from the one its ``[learning]`` describes."""
+    if initial is not None:
+        try:
+            layout, weights = read_model(initial.read_bytes(), str(initial))
+        except OSError as error:
+            raise FedtwinError(f"--initial {str(initial)!r} cannot be read: {error.strerror}.") from None
+        return opening.begin(out, config, name, Codec(layout).encode(weights))
+    if find_spec("torch") is None or config.learning is None:
+        what = "[learning] in the configuration" if config.learning is None else "PyTorch (pip install 'fedtwin[learn]')"
+        raise FedtwinError(f"The run needs a model to start from: --initial FILE.safetensors, or {what}.")
+    return opening.begin(out, config, name, initial_model_of(config))
+
+
+def _serve(run: LiveRun, place: Place, *, evaluator: bool, metrics: str | None, grace_s: float, logs: Sequence[str]) -> Served:
+    with StopSignals() as signals, ExitStack() as ends:  # all of them, whichever is cut short
+        ends.callback(run.close)
+        folder = run.folder / "broker"
+        options = place.broker_options(folder, fsync=run.core.live.fsync)
+        if run.core.finished:  # killed between its last event and its records
+            Broker.stop_left_over(folder, options)
+            return Served(write_records(run.folder, run.core), nothing=why_nothing_was_mixed_in(run))
+        servers, broker, worker = place.servers, None, None
+        if not servers:
+            broker = Broker.adopt_or_start(folder, options, insecure=place.insecure)
+            ends.callback(broker.stop)
+            servers = [broker.url]
+            say(logging.INFO, f"devices connect with: fedtwin device NAME --server {broker.url} --run {run.name}")
+        if evaluator and run.config.learning is not None and find_spec("torch") is not None and place.has("evaluator"):
+            worker = Worker(evaluator_command(servers, run.name, run.config.code.folder, place, list(logs)))
+            ends.callback(worker.stop)
+        edge_options = EdgeOptions(servers, broker, place.credentials_of("edge"), place.insecure, metrics, grace_s, worker)
+
+        def make() -> tuple[Coroutine[Any, Any, str | None], Callable[[], None]]:
+            edge = EdgeServer(run, edge_options)
+
+            async def served() -> str | None:
+                await edge.serve()
+                return edge.trouble
+
+            return served(), edge.stop
+
+        trouble = run_until_stopped(make, signals)
+        return Served(write_records(run.folder, run.core), trouble, why_nothing_was_mixed_in(run))
+
+
+def why_nothing_was_mixed_in(run: LiveRun) -> str | None:
+    """The reasons counted; None where an upload was mixed in, or the run was stopped before anything had come to nothing."""
+    if run.core.applied:
+        return None
+    reasons = Reasons()
+    for event in read_events(run.folder / LEDGER_NAME):
+        reasons.happened(event)
+    if not reasons and not run.core.finished:
+        return None
+    return "; ".join(reasons.told()) or "nobody was asked"

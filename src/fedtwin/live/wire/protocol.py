@@ -1,0 +1,241 @@
+"""Everything edge server and devices say to each other: subjects and messages. docs/protocol.md explains them.
+
+Messages are JSON; models travel as safetensors bytes, never as pickle. Times are seconds of the run's clock (wall seconds over
+the run's time scale), energies joules. Every number of a report says whether it was measured or modelled.
+"""
+
+import re
+import secrets
+from typing import Annotated, Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError
+
+from fedtwin.errors import FedtwinError
+
+PROTOCOL_VERSION: Literal[1] = 1
+NAME = r"^[A-Za-z0-9_-]{1,64}$"
+TOKEN_HEADER = "Fedtwin-Token"
+MESSAGE_SLACK_BYTES = 4096  # headers and JSON beside a model in one message
+UPLOAD_SLACK_BYTES = 65536  # an upload may be so much larger than the model: other programs write longer headers
+
+Token = Annotated[str, Field(pattern=r"^[0-9a-f]{32}$")]
+Source = Literal["measured", "modelled"]
+Text = Annotated[str, Field(max_length=500)]
+Seconds = Annotated[float, Field(ge=0, le=1e9)]
+Joules = Annotated[float, Field(ge=0, le=1e12)]
+Gain = Annotated[float, Field(gt=1e-60, le=1.0)]
+CpuHz = Annotated[float, Field(ge=1e6, le=1e12)]
+Watts = Annotated[float, Field(ge=0, le=1e6)]
+Loss = Annotated[float, Field(ge=-1e30, le=1e30)]
+
+
+class Subjects:
+    """The subjects, buckets and the stream of one run. A device speaks and listens under its own name only."""
+
+    def __init__(self, run: str) -> None:
+        root = f"fedtwin.{run}"
+        self.run = run
+        self.call = f"{root}.call"
+        self.evaluate = f"{root}.evaluate"
+        self.pulse = f"{root}.pulse"
+        self._root = root
+        self.stream = f"fedtwin-{run}-uploads"
+        self.twin_bucket = f"fedtwin-{run}-twin"
+        self.models_bucket = f"fedtwin-{run}-models"
+
+    def hello(self, device: str) -> str:
+        return f"{self._root}.hello.{device}"
+
+    def beat(self, device: str) -> str:
+        return f"{self._root}.beat.{device}"
+
+    def ask(self, device: str) -> str:
+        return f"{self._root}.ask.{device}"
+
+    def task(self, device: str) -> str:
+        return f"{self._root}.task.{device}"
+
+    def upload(self, device: str) -> str:
+        return f"{self._root}.upload.{device}"
+
+    def result(self, device: str) -> str:
+        return f"{self._root}.result.{device}"
+
+    def uploads_bucket(self, device: str) -> str:
+        return f"fedtwin-{self.run}-from-{device}"
+
+
+class Message(BaseModel):
+    """Frozen; an unknown key, NaN or infinity is an error."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
+    protocol: Literal[1] = PROTOCOL_VERSION
+
+    def encoded(self) -> bytes:
+        return self.model_dump_json(exclude_none=True).encode()
+
+
+class Telemetry(Message):
+    """What a device knows of itself right now; all of it may be missing. A heartbeat, also from an MQTT client."""
+
+    gain: Gain | None = None
+    gain_source: Source = "modelled"
+    cpu_hz: CpuHz | None = None
+    cpu_source: Source = "modelled"
+    temperature_c: Annotated[float, Field(ge=-100, le=200)] | None = None
+    busy: bool = False
+
+
+class Hello(Message):
+    """A device announces itself, or is heard again after a reconnect. Without ``samples`` it only asks for the settings.
+
+    ``fresh``: the device has just been started, so a task it had before is lost.
+    """
+
+    samples: Annotated[int, Field(ge=1, le=10**12)] | None = None
+    fresh: bool = False
+    hardware: dict[Annotated[str, Field(max_length=40)], Annotated[str, Field(max_length=200)]] = Field(
+        default_factory=dict, max_length=20
+    )
+    measures: list[Annotated[str, Field(max_length=40)]] = Field(default_factory=list, max_length=20)
+
+
+class Welcome(Message):
+    """The edge server's answer to a hello: the run's settings, or a refusal. An object is needed where a model is too large."""
+
+    accepted: bool
+    reason: Text | None = None
+    config: dict[str, Any] = Field(default_factory=dict)
+    time_scale: Annotated[float, Field(gt=0, le=1e6)] = 1.0
+    heartbeat_s: Annotated[float, Field(gt=0, le=1e6)] = 5.0
+    fleet_is_drawn: bool = True
+
+
+class Ask(Message):
+    """Will you take this round?"""
+
+    round: Annotated[int, Field(ge=0)]
+
+
+class Accept(Message):
+    """The device takes the round: its link, its CPU, the power it chose and what the update will take."""
+
+    kind: Literal["accept"] = "accept"
+    gain: Gain
+    cpu_hz: CpuHz
+    power_w: Watts
+    compute_s: Seconds
+    upload_s: Seconds
+    compute_j: Joules
+    upload_j: Joules
+
+
+class Decline(Message):
+    """The device does not take the round, and why; one of ``power.REASONS``, or a sentence of its own."""
+
+    kind: Literal["decline"] = "decline"
+    reason: Text
+    gain: Gain | None = None
+    cpu_hz: CpuHz | None = None
+
+
+class Task(Message):
+    """A model to train. It follows in the same message, or lies in the object store under ``object_name``."""
+
+    token: Token
+    round: Annotated[int, Field(ge=0)]
+    version: Annotated[int, Field(ge=0)]
+    model_bytes: Annotated[int, Field(ge=0)]
+    object_name: str | None = None
+
+
+class Reading(Message):
+    """A number with where it comes from."""
+
+    value: Annotated[float, Field(ge=0, le=1e12)]
+    source: Source
+
+
+class Done(Message):
+    """The update has been uploaded: as the message before this one, or as an object."""
+
+    kind: Literal["done"] = "done"
+    token: Token
+    version: Annotated[int, Field(ge=0)]
+    samples: Annotated[int, Field(ge=1, le=10**12)]
+    model_bytes: Annotated[int, Field(ge=0)]
+    train_loss: Loss | None = None
+    object_name: Annotated[str, Field(max_length=100)] | None = None
+    cpu_hz: Annotated[float, Field(ge=1e6, le=1e12)]
+    cpu_source: Source
+    power_w: Watts
+    compute_s: Reading
+    upload_s: Reading
+    compute_j: Reading
+    upload_j: Reading
+    link_s: Reading
+
+
+class Failed(Message):
+    """The training did not come to an end; the task is over."""
+
+    kind: Literal["failed"] = "failed"
+    token: Token
+    reason: Text
+
+
+class Evaluate(Message):
+    """Asks the evaluation worker for loss and accuracy of the model that follows, or lies in the object store."""
+
+    model_bytes: int
+    object_name: str | None = None
+    config: dict[str, Any] = Field(default_factory=dict)
+
+
+class Evaluated(Message):
+    """Its answer."""
+
+    test_loss: float
+    test_accuracy: float
+
+
+class NotEvaluated(Message):
+    """Or why there is none."""
+
+    reason: Text
+
+
+Answer = Annotated[Accept | Decline, Field(discriminator="kind")]
+Result = Annotated[Done | Failed, Field(discriminator="kind")]
+ANSWER: TypeAdapter[Accept | Decline] = TypeAdapter(Answer)
+RESULT: TypeAdapter[Done | Failed] = TypeAdapter(Result)
+EVALUATION: TypeAdapter[Evaluated | NotEvaluated] = TypeAdapter(Evaluated | NotEvaluated)
+
+
+def check_name(what: str, name: str) -> None:
+    """Of a run or a device."""
+    if not re.fullmatch(NAME, name):
+        raise FedtwinError(f"{what} {name!r} is not allowed: 1 to 64 letters, digits, - and _.")
+
+
+def new_token() -> str:
+    """Of a task; nobody can guess it."""
+    return secrets.token_hex(16)
+
+
+def with_body(message: Message, body: bytes) -> list[bytes]:
+    """A message with a model behind it: the JSON, a line feed, the bytes."""
+    return [message.encoded(), b"\n", body]
+
+
+def split_body(data: bytes) -> tuple[bytes, memoryview]:
+    """The two halves of a message made by ``with_body``."""
+    end = data.find(b"\n")
+    return (data, memoryview(b"")) if end < 0 else (data[:end], memoryview(data)[end + 1 :])
+
+
+def misfit(error: ValidationError) -> str:
+    """What is wrong with a message, in a few words."""
+    first = error.errors(include_url=False, include_input=False, include_context=False)[0]
+    place = ".".join(str(part) for part in first["loc"])
+    return f"schema: {place} {first['msg']}"[:300] if place else f"schema: {first['msg']}"[:300]

@@ -20,7 +20,7 @@ import nats
 import numpy as np
 from safetensors.numpy import save_file
 
-from fedtwin.live.broker import Broker, BrokerOptions
+from fedtwin.live.broker.process import Broker, BrokerOptions
 
 MODEL_VALUES = 250_000
 DEVICES = 8
@@ -183,8 +183,8 @@ def idle_agent(folder: Path) -> float:
 
 async def many_idle(folder: Path, count: int) -> dict[str, float]:
     """Edge server and broker while ``count`` devices are connected, beat, and are asked nothing."""
-    from fedtwin.live.agent import Agent, AgentOptions
-    from fedtwin.live.trainers import NoTrainer
+    from fedtwin.live.device.agent import Agent, AgentOptions
+    from fedtwin.live.device.trainers import NoTrainer
 
     write_model(folder / "many.safetensors")
     command = [*FEDTWIN, "edge", "--out", str(folder / "many"), "--initial", str(folder / "many.safetensors")]

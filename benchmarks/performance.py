@@ -21,12 +21,12 @@ import numpy as np
 from benchmarks.sweep_scaling import measure as measure_sweep
 from fedtwin.config import Config, load_config
 from fedtwin.draws import Purpose, ranks
-from fedtwin.physics.fleet import fleet_columns
 from fedtwin.policies import policy_of, power_rule
 from fedtwin.sim import simulate
 from fedtwin.sim.fast import run as fast
 from fedtwin.sim.fast.compile import kernels
 from fedtwin.sim.fast.state import Start
+from fedtwin.world.fleet import fleet_columns
 
 PAGE = Path("docs/performance.md")
 PLOT = Path("docs/results/decisions.png")

@@ -1,6 +1,10 @@
-"""One direction: a layer imports only from those before it, and who decides never sees the truth."""
+"""One direction: a layer imports only from those before it, a room of the live fleet only from the rooms it may know, and who
+decides, or serves, never sees the truth.
+"""
 
 import ast
+from collections import Counter
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -9,28 +13,50 @@ import fedtwin
 
 ROOT = Path(fedtwin.__file__).parent
 LAYERS = [
-    *("errors", "draws", "usercode", "compiling", "registry", "processes"),
-    *("config", "physics", "power", "twin", "policies", "learning", "records", "coordinator"),
+    *("errors", "files", "draws", "usercode", "compiling", "registry", "processes"),
+    *("config", "formulas", "world", "twin", "policies", "learning", "records", "coordinator"),
     *("sim", "live", "runs", "experiments", "figures", "cli", "__main__"),
 ]
 DECIDES = ("twin", "policies", "coordinator")
-TRUTH = ("physics", "power", "sim")
+TRUTH = ("world", "sim")
 MODULES = sorted(path for path in ROOT.rglob("*.py") if path != ROOT / "__init__.py")
+
+KNOWS: dict[str, set[str]] = {
+    "logs": set(),
+    "event_loop": set(),
+    "wire": {"logs"},
+    "device": {"logs", "wire"},
+    "broker": {"logs", "wire"},
+    "run": {"logs", "wire"},
+    "views": {"logs", "wire", "run"},
+    "server": {"logs", "event_loop", "wire", "broker", "run", "views"},
+    "demo": {"logs", "broker", "run"},
+}
+"""The rooms of ``live/``, and which others each of them may import. Server and devices meet on the wire only."""
+EMULATION = ROOT / "live" / "device" / "emulation.py"
+LIVE = [path for path in MODULES if path.is_relative_to(ROOT / "live") and path != ROOT / "live" / "__init__.py"]
 
 
 def layer_of(path: Path) -> str:
     return path.relative_to(ROOT).parts[0].removesuffix(".py")
 
 
-def imported_layers(path: Path) -> set[str]:
-    names = []
+def imported(path: Path) -> Iterator[tuple[str, ...]]:
+    """Everything of ours that a module imports, wherever in it: ``fedtwin.live.run.core`` as (live, run, core)."""
     for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
         if isinstance(node, ast.Import):
-            names += [alias.name for alias in node.names]
+            names = [alias.name for alias in node.names]
         elif isinstance(node, ast.ImportFrom):
             assert node.level == 0, f"{path}: relative imports hide the layer"
-            names.append(node.module or "")
-    return {name.split(".")[1] for name in names if name.startswith("fedtwin.")}
+            names = [f"{node.module}.{alias.name}" for alias in node.names]
+        else:
+            continue
+        yield from (tuple(name.split(".")[1:]) for name in names if name.startswith("fedtwin."))
+
+
+def imported_layers(path: Path) -> set[str]:
+    public = set(fedtwin.__all__)
+    return {name[0] for name in imported(path) if name[0] not in public}
 
 
 @pytest.mark.parametrize("path", MODULES, ids=lambda path: str(path.relative_to(ROOT)))
@@ -41,5 +67,31 @@ def test_imports_go_one_way(path: Path) -> None:
 
 
 @pytest.mark.parametrize("path", [path for path in MODULES if layer_of(path) in DECIDES], ids=lambda path: path.name)
-def test_who_decides_never_imports_the_truth(path: Path) -> None:
-    assert not imported_layers(path) & set(TRUTH)
+def test_who_decides_imports_neither_formulas_nor_the_truth(path: Path) -> None:
+    assert not imported_layers(path) & {"formulas", *TRUTH}
+
+
+@pytest.mark.parametrize("path", LIVE, ids=lambda path: str(path.relative_to(ROOT)))
+def test_of_the_live_fleet_only_an_emulated_device_sees_the_truth(path: Path) -> None:
+    assert bool(imported_layers(path) & set(TRUTH)) == (path == EMULATION)
+
+
+@pytest.mark.parametrize("path", LIVE, ids=lambda path: str(path.relative_to(ROOT)))
+def test_rooms_of_the_live_fleet_know_what_they_may(path: Path) -> None:
+    own = path.relative_to(ROOT / "live").parts[0].removesuffix(".py")
+    rooms = {name[1] for name in imported(path) if name[0] == "live" and len(name) > 1}
+    assert rooms <= KNOWS[own] | {own}, f"{path} imports from {sorted(rooms - KNOWS[own] - {own})}"
+
+
+def test_rooms_know_only_rooms_before_them() -> None:
+    order = list(KNOWS)
+    assert all(order.index(known) < order.index(room) for room, others in KNOWS.items() for known in others)
+
+
+def test_no_two_classes_of_one_name_in_a_layer() -> None:
+    names: Counter[tuple[str, str]] = Counter()
+    for path in MODULES:
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            if isinstance(node, ast.ClassDef):
+                names[layer_of(path), node.name] += 1
+    assert [name for name, count in names.items() if count > 1 and name[0] in ("live",)] == []

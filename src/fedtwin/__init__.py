@@ -12,12 +12,12 @@ _HOME = {
     "Config": "fedtwin.config",
     "FedtwinError": "fedtwin.errors",
     "FedtwinWarning": "fedtwin.errors",
-    "PowerPlan": "fedtwin.power",
+    "PowerPlan": "fedtwin.formulas.power",
     "Result": "fedtwin.sim",
     "Run": "fedtwin.runs",
     "load_config": "fedtwin.config",
     "open_run": "fedtwin.runs",
-    "plan_power": "fedtwin.power",
+    "plan_power": "fedtwin.formulas.power",
     "simulate": "fedtwin.sim",
 }
 
@@ -38,7 +38,7 @@ __all__ = [
 if TYPE_CHECKING:
     from fedtwin.config import Config, load_config
     from fedtwin.errors import FedtwinError, FedtwinWarning
-    from fedtwin.power import PowerPlan, plan_power
+    from fedtwin.formulas.power import PowerPlan, plan_power
     from fedtwin.runs import Run, open_run
     from fedtwin.sim import Result, simulate
 

@@ -1,12 +1,18 @@
-"""Worker processes that leave interruptions to their parent, and end when it does."""
+"""Processes that leave interruptions to their parent, end when it does, and are found again."""
 
+import ctypes
 import os
 import signal
+import subprocess
+import sys
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from multiprocessing import parent_process
 from multiprocessing.connection import wait
+from pathlib import Path
+
+PR_SET_PDEATHSIG = 1
 
 
 @contextmanager
@@ -53,3 +59,28 @@ def interrupts_kept_for_later() -> Iterator[None]:
         signal.signal(signal.SIGINT, signal.SIG_DFL if usual is None else usual)
         if came:
             signal.raise_signal(signal.SIGINT)
+
+
+def ended_with_parent() -> Callable[[], None] | None:
+    """For ``preexec_fn``: the system sends the child SIGTERM when the thread that started it ends. Linux only."""
+    if not sys.platform.startswith("linux"):
+        return None
+    libc, parent = ctypes.CDLL(None), os.getpid()
+
+    def bind() -> None:
+        libc.prctl(PR_SET_PDEATHSIG, signal.SIGTERM)
+        if os.getppid() != parent:
+            os._exit(1)
+
+    return bind
+
+
+def runs_with(pid: int, argument: str) -> bool:
+    """Whether this process lives and has the argument in its command line; pids are used again, command lines hardly."""
+    try:
+        return pid > 0 and argument.encode() in Path(f"/proc/{pid}/cmdline").read_bytes()
+    except OSError:
+        if Path("/proc/self").exists():
+            return False
+    listed = subprocess.run(["ps", "-ww", "-o", "command=", "-p", str(pid)], capture_output=True, text=True, check=False)
+    return argument in listed.stdout

@@ -15,9 +15,9 @@ from hypothesis import strategies as st
 from fedtwin import compiling, draws
 from fedtwin.compiling import compiled, folder_of, translate
 from fedtwin.errors import FedtwinError
-from fedtwin.physics.terms import Terms
-from fedtwin.physics.world import draw_round
-from fedtwin.power import full_power_plan, optimal_plan
+from fedtwin.formulas.power import full_power_plan, optimal_plan
+from fedtwin.formulas.terms import Terms
+from fedtwin.world.world import draw_round
 
 seeds, devices, rounds = st.integers(0, 2**63 - 1), st.integers(0, 2**31), st.integers(0, 10**12)
 

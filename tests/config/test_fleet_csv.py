@@ -7,9 +7,9 @@ import pytest
 from fedtwin.config import config_hash, load_config
 from fedtwin.config.fleet_csv import read_fleet_csv
 from fedtwin.errors import FedtwinError
-from fedtwin.physics.channel import path_gain
-from fedtwin.physics.fleet import make_fleet
+from fedtwin.formulas.rate import path_gain
 from fedtwin.sim import simulate
+from fedtwin.world.fleet import make_fleet
 
 
 def write(tmp_path: Path, text: str) -> Path:

@@ -17,8 +17,8 @@ from fedtwin.learning.executors.cuda import Hub
 from fedtwin.learning.executors.cuda_one_by_one import OneByOneTrainer
 from fedtwin.learning.executors.cuda_trainers import make_trainer
 from fedtwin.learning.learner import Learner
-from fedtwin.live.evaluator import initial_model
-from fedtwin.live.trainers import TorchTrainer
+from fedtwin.live.device.trainers import TorchTrainer
+from fedtwin.live.server.evaluator import initial_model
 from fedtwin.sim import resume, simulate
 
 NETS = "tests.learning.own_networks"

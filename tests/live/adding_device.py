@@ -11,10 +11,10 @@ import numpy as np
 
 from fedtwin.config import Config
 from fedtwin.live import logs
-from fedtwin.live.agent import Agent, AgentOptions
-from fedtwin.live.serving import serve
-from fedtwin.live.tensors import Codec, read_model
-from fedtwin.live.trainers import Update
+from fedtwin.live.device.agent import Agent, AgentOptions
+from fedtwin.live.device.trainers import Update
+from fedtwin.live.event_loop import serve
+from fedtwin.live.wire.tensors import Codec, read_model
 
 SAMPLES = 50
 

@@ -9,9 +9,10 @@ from pathlib import Path
 
 from nats.aio.client import Client
 
-from fedtwin.live.broker import Broker, BrokerOptions, free_port
-from fedtwin.live.provision import provision
-from fedtwin.live.transport import close, connect
+from fedtwin.live.broker.process import Broker, BrokerOptions
+from fedtwin.live.broker.program import free_port
+from fedtwin.live.broker.provisioning import provision
+from fedtwin.live.wire.transport import close, connect
 
 RUN = "main"
 

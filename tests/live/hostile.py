@@ -17,8 +17,9 @@ from nats.aio.client import Client
 from nats.aio.msg import Msg
 from safetensors.numpy import load, load_file, save_file
 
-from fedtwin.live.broker import free_port
-from fedtwin.live.protocol import (
+from fedtwin.live.broker.program import free_port
+from fedtwin.live.broker.provisioning import provision
+from fedtwin.live.wire.protocol import (
     TOKEN_HEADER,
     Accept,
     Decline,
@@ -31,8 +32,7 @@ from fedtwin.live.protocol import (
     Welcome,
     split_body,
 )
-from fedtwin.live.provision import provision
-from fedtwin.live.transport import close, connect
+from fedtwin.live.wire.transport import close, connect
 from tests.conftest import FEDTWIN
 from tests.live.brokers import RUN
 

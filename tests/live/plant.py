@@ -13,8 +13,7 @@ from typing import Any
 import numpy as np
 from safetensors.numpy import save_file
 
-from fedtwin.live.broker import runs_with
-from fedtwin.live.broker_process import ended_with_parent
+from fedtwin.processes import ended_with_parent, runs_with
 from tests.conftest import FEDTWIN
 
 LIMIT_S = 30.0

@@ -10,7 +10,7 @@ import pytest
 from nats.js.errors import APIError
 from safetensors.numpy import save
 
-from fedtwin.live.protocol import Hello, Reading, Task
+from fedtwin.live.wire.protocol import Hello, Reading, Task
 from tests.live.hostile import ACCEPT, SAMPLES, Fleet, Hostile, Log, attack, done_for, marked
 
 Tensors = dict[str, np.ndarray]

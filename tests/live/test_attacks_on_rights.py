@@ -9,8 +9,8 @@ from nats.aio.msg import Msg
 from safetensors.numpy import save
 
 from fedtwin.errors import FedtwinError
-from fedtwin.live.protocol import Failed, Hello, Reading
-from fedtwin.live.provision import provision
+from fedtwin.live.broker.provisioning import provision
+from fedtwin.live.wire.protocol import Failed, Hello, Reading
 from tests.conftest import run_cli
 from tests.live.brokers import RUN, until
 from tests.live.hostile import ACCEPT, HONEST, QUARANTINE_S, SAMPLES, SUBJECTS, Fleet, Hostile, Log, attack, done_for, marked

@@ -16,9 +16,9 @@ from pathlib import Path
 import pytest
 from nats.aio.client import Client
 
-from fedtwin.live.broker import Broker, BrokerOptions
-from fedtwin.live.protocol import Telemetry
-from fedtwin.live.provision import provision
+from fedtwin.live.broker.process import Broker, BrokerOptions
+from fedtwin.live.broker.provisioning import provision
+from fedtwin.live.wire.protocol import Telemetry
 from tests.live.plant import Plant, events_of, ledger_of, plant, write_model
 
 AGAIN_S = 15.0

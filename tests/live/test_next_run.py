@@ -6,9 +6,9 @@ from pathlib import Path
 from statistics import median
 
 from fedtwin.config import load_config
-from fedtwin.live.broker import free_port
-from fedtwin.live.delivery import PUBLISH_TIMEOUT_S
-from fedtwin.physics.world import World
+from fedtwin.live.broker.program import free_port
+from fedtwin.live.device.delivery import PUBLISH_TIMEOUT_S
+from fedtwin.world.world import World
 from tests.live.brokers import running
 from tests.live.plant import events_of, ledger_of, plant, until
 

@@ -14,18 +14,18 @@ import pytest
 from nats.aio.client import Client
 from safetensors.numpy import load_file
 
-from fedtwin.live.broker import Broker, BrokerOptions
-from fedtwin.live.desk import Desk
-from fedtwin.live.edge import EdgeOptions, EdgeServer
-from fedtwin.live.intake import Intake
-from fedtwin.live.ledger import Ledger
-from fedtwin.live.objects import ObjectError, get_object, make_bucket, put_object
-from fedtwin.live.protocol import TOKEN_HEADER
-from fedtwin.live.run import resume
-from fedtwin.live.transport import close, connect
+from fedtwin.live.broker.process import Broker, BrokerOptions
+from fedtwin.live.run.ledger import Ledger
+from fedtwin.live.run.live_run import resume
+from fedtwin.live.server.context import EdgeContext
+from fedtwin.live.server.edge import EdgeOptions, EdgeServer
+from fedtwin.live.server.uploads import Uploads
+from fedtwin.live.wire.objects import ObjectError, get_object, make_bucket, put_object
+from fedtwin.live.wire.protocol import TOKEN_HEADER
+from fedtwin.live.wire.transport import close, connect
 from tests.live.brokers import running, until
 from tests.live.plant import Plant, ledger_of, plant, write_model
-from tests.live.test_run import CODEC, begun, dispatch, done_of, weights
+from tests.live.run.test_live_run import CODEC, begun, dispatch, done_of, weights
 
 ENTRIES, PAYLOAD_BYTES, ROUNDS = 250_000, 64 * 1024, 24
 TRAINING = """
@@ -160,27 +160,27 @@ def test_killed_with_a_large_upload_in_hand(tmp_path: Path, monkeypatch: pytest.
 
     async def scene(client: Client) -> None:
         live = begun(tmp_path / "run")
-        sent, desk = dispatch(live), Desk(live, client)
+        sent, context = dispatch(live), EdgeContext(live, client)
         name = live.core.names[sent.device]
-        bucket = desk.subjects.uploads_bucket(name)
-        await make_bucket(desk.js, bucket, 2**20)
-        intake = Intake(desk)
-        await intake.open()
-        await put_object(desk.js, bucket, sent.token, CODEC.encode(weights(1.0)))
+        bucket = context.subjects.uploads_bucket(name)
+        await make_bucket(context.js, bucket, 2**20)
+        uploads = Uploads(context)
+        await uploads.open()
+        await put_object(context.js, bucket, sent.token, CODEC.encode(weights(1.0)))
         with monkeypatch.context() as patch:
             patch.setattr(Ledger, "append", killed)
             done = done_of(sent).model_copy(update={"object_name": sent.token})
-            await desk.js.publish(desk.subjects.result(name), done.encoded())
-            assert await until(lambda: str(intake.trouble) == "killed here")
+            await context.js.publish(context.subjects.result(name), done.encoded())
+            assert await until(lambda: str(uploads.trouble) == "killed here")
         live._lock.release()
 
         again = resume(tmp_path / "run")
-        await Intake(Desk(again, client)).open()
+        await Uploads(EdgeContext(again, client)).open()
         assert await until(lambda: again.core.applied == 1)
         np.testing.assert_allclose(again.model.weights.floats, 0.5)
         await asyncio.sleep(0.2)
         with pytest.raises(ObjectError):
-            await get_object(desk.js, bucket, sent.token, 2**20)
+            await get_object(context.js, bucket, sent.token, 2**20)
         again.close()
 
     async def connected() -> None:
@@ -201,18 +201,18 @@ def test_given_up_between_upload_and_result(tmp_path: Path, monkeypatch: pytest.
         client = await connect([broker.url], name="edge", inbox="edge", credentials=None, insecure=False)
         try:
             server = EdgeServer(live, EdgeOptions([broker.url]))
-            desk = server._desk = Desk(live, client)
-            intake = server._intake = Intake(desk)
+            context = server._context = EdgeContext(live, client)
+            uploads = server._uploads = Uploads(context)
             server._give_up_after = 0.0
-            await intake.open()
+            await uploads.open()
             name, body = live.core.names[sent.device], CODEC.encode(weights(1.0))
-            await desk.js.publish(desk.subjects.upload(name), body, headers={TOKEN_HEADER: sent.token})
-            assert await until(lambda: sent.token in intake._held)
+            await context.js.publish(context.subjects.upload(name), body, headers={TOKEN_HEADER: sent.token})
+            assert await until(lambda: sent.token in uploads._held)
             with monkeypatch.context() as patch:
                 patch.setattr(live.core, "overdue", lambda _: [live.core.open[sent.token]])
                 server._give_up_overdue()
             assert sent.token in live.core.given_up
-            await desk.js.publish(desk.subjects.result(name), done_of(sent).encoded())
+            await context.js.publish(context.subjects.result(name), done_of(sent).encoded())
             assert await until(lambda: live.core.applied == 1)
         finally:
             await close(client)

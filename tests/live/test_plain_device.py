@@ -14,9 +14,9 @@ from nats.aio.msg import Msg
 from nats.js.errors import ServiceUnavailableError
 from safetensors.numpy import load, save
 
-from fedtwin.live.broker import free_port
+from fedtwin.live.broker.program import free_port
 from tests.live.plant import Plant, events_of, ledger_of, plant
-from tests.live.test_edge import metrics_at
+from tests.live.server.test_edge import metrics_at
 
 NAME = "plc-7"
 OFFER = {"gain": 1e-9, "cpu_hz": 1e9, "power_w": 0.01, "compute_s": 0.1, "upload_s": 0.1, "compute_j": 0.01, "upload_j": 0.001}

@@ -16,7 +16,7 @@ ROUNDS = 100
 STOPPED_AT_ITS_RECORDS = """
 import os, signal
 from fedtwin.cli import main
-from fedtwin.live import hosting
+from fedtwin.live.server import hosting
 write_records = hosting.write_records
 def stopped(*arguments):
     os.kill(os.getpid(), signal.SIGTERM)

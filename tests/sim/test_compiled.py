@@ -14,11 +14,11 @@ from hypothesis import strategies as st
 from fedtwin.config import Config, load_config
 from fedtwin.draws import Purpose, ranks
 from fedtwin.errors import CannotCompileError, FedtwinError, FedtwinWarning
-from fedtwin.physics.fleet import fleet_columns
 from fedtwin.policies import Knobs, Policy, View, load_policy
 from fedtwin.registry import POLICIES
 from fedtwin.sim import Result, engine_for, simulate
 from fedtwin.sim.fast import run as fast
+from fedtwin.world.fleet import fleet_columns
 
 CHECKPOINTS = (1, 5, 50, 120)
 MODES = [(name, mode) for name in POLICIES for mode in ("async", "sync") if mode == "async" or name in ("fairness", "cu-ucb")]
@@ -119,7 +119,7 @@ def test_without_records_only_the_summary_is_kept(tmp_path: Path, engine: str) -
 
 
 def test_fleets_are_the_same_drawn_by_either() -> None:
-    from fedtwin.physics import fleet
+    from fedtwin.world import fleet
 
     config = load_config(overrides={"fleet.devices": fleet.LARGE, "run.seed": 3})
     drawn, by_hand = fleet.fleet_columns(config), [fleet.make_fleet(config)[n] for n in (0, 17, fleet.LARGE - 1)]

@@ -13,10 +13,10 @@ from hypothesis import strategies as st
 from fedtwin.config import Config, load_config, replace_settings
 from fedtwin.config.save import settings as settings_of
 from fedtwin.errors import FedtwinWarning
-from fedtwin.physics.world import World
-from fedtwin.power import optimal_plan
+from fedtwin.formulas.power import optimal_plan
 from fedtwin.sim import simulate
 from fedtwin.sim.limits import remedies, share_admitted
+from fedtwin.world.world import World
 from tests.conftest import Cli
 
 TIME, ENERGY, POWER = "objective.max_time_s", "objective.max_energy_j", "radio.max_power_w"

@@ -32,9 +32,9 @@ def check(config_file: ConfigFile = None, policy: PolicyOption = None, assignmen
 
     from fedtwin.config import config_hash
     from fedtwin.errors import FedtwinWarning
-    from fedtwin.physics.fleet import fleet_columns
     from fedtwin.policies import scheme_name
     from fedtwin.sim import impossible_min_mean_samples
+    from fedtwin.world.fleet import fleet_columns
 
     config = configuration(config_file, assignments, policy=policy)
     name = scheme_name(config)

@@ -53,9 +53,9 @@ def device(
         raise FedtwinError("--command and --no-training need --samples N: how many samples one training takes.")
     if command is not None and no_training:
         raise FedtwinError("--command and --no-training exclude each other.")
-    from fedtwin.live.agent import Agent, AgentOptions
-    from fedtwin.live.serving import serve
-    from fedtwin.live.trainers import CommandTrainer, NoTrainer, TorchTrainer, Trainer
+    from fedtwin.live.device.agent import Agent, AgentOptions
+    from fedtwin.live.device.trainers import CommandTrainer, NoTrainer, TorchTrainer, Trainer
+    from fedtwin.live.event_loop import serve
 
     trainer: Trainer = TorchTrainer(name, data, samples, emulate, code)
     if command is not None and samples is not None:
@@ -94,8 +94,8 @@ def evaluator(
 ) -> None:
     """Run an evaluation worker: it needs PyTorch, and tells the edge server how good the model is."""
     begin_command(run_name, log_level, log_format)
-    from fedtwin.live.evaluator import Evaluator
-    from fedtwin.live.serving import serve
+    from fedtwin.live.event_loop import serve
+    from fedtwin.live.server.evaluator import Evaluator
 
     def make() -> Any:
         worker = Evaluator(servers_of(server), run_name, data=data, code=code, credentials=credentials, insecure=insecure)

@@ -58,10 +58,10 @@ def edge(
         raise FedtwinError("One of --out DIR (a new run), --resume DIR and --state DIR is needed.")
     if state is None and resume_folder is not None and any(option is not None for option in given):
         raise FedtwinError("--resume DIR goes on with the settings in its folder: leave the others out.")
-    from fedtwin.live.hosting import begin_run, serve_run
-    from fedtwin.live.metrics import check_metrics
-    from fedtwin.live.place import Place
-    from fedtwin.live.run import resume
+    from fedtwin.live.run.live_run import resume
+    from fedtwin.live.server.hosting import begin_run, serve_run
+    from fedtwin.live.server.place import Place
+    from fedtwin.live.views.metrics import check_metrics
 
     config = None
     if out is not None:

@@ -17,7 +17,7 @@ from fedtwin.errors import FedtwinError
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from fedtwin.live.events import Event
+    from fedtwin.live.run.events import Event
 
 live_app = typer.Typer(help="A live fleet of real processes.", rich_markup_mode=None, no_args_is_help=True)
 SETTINGS: dict[str, Any] = {
@@ -46,8 +46,8 @@ def demo(
     """Train digits on a fleet of this machine's processes: a broker, an edge server and eight unlike devices."""
     from fedtwin.cli.edge import print_summary
     from fedtwin.live import demo as fleet
-    from fedtwin.live.records import read_tasks
-    from fedtwin.live.serving import require_nats
+    from fedtwin.live.event_loop import require_nats
+    from fedtwin.live.run.tables import read_tasks
     from fedtwin.records import read_summary
 
     require_nats()
@@ -91,7 +91,7 @@ def _configuration(
 
 
 def _show(event: "Event", joined: Iterator[int], devices: int, progress: Callable[[int], None]) -> None:
-    from fedtwin.live import events
+    from fedtwin.live.run import events
 
     match event:
         case events.Joined():

@@ -32,7 +32,7 @@ def set_up_logs(level: str, form: str) -> None:
 
 
 def check_name(option: str, name: str) -> None:
-    from fedtwin.live.protocol import NAME
+    from fedtwin.live.wire.protocol import NAME
 
     if not re.fullmatch(NAME, name):
         raise FedtwinError(f"{option} {name!r} is not allowed: 1 to 64 letters, digits, - and _.")
@@ -40,7 +40,7 @@ def check_name(option: str, name: str) -> None:
 
 def begin_command(run_name: str, log_level: str, log_format: str) -> None:
     """What every command of the live fleet does first."""
-    from fedtwin.live.serving import require_nats
+    from fedtwin.live.event_loop import require_nats
 
     require_nats()
     set_up_logs(log_level, log_format)

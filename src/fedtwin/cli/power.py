@@ -32,7 +32,7 @@ def power(
     as_json: JsonOption = False,
 ) -> None:
     """Say which power a device chooses and which constraint decides it."""
-    from fedtwin.power import plan_power
+    from fedtwin.formulas.power import plan_power
 
     config = configuration(config_file, assignments)
     fields = asdict(plan_power(config, gain, cpu_hz, samples))

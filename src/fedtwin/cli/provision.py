@@ -24,7 +24,7 @@ def provision(
     pid_file: Annotated[Path | None, typer.Option(help="nats.pid of the broker to tell, if it is not found by itself.")] = None,
 ) -> None:
     """Make or extend a fleet's certificates, revoke a device, or list what there is."""
-    from fedtwin.live import provision as fleet_folder
+    from fedtwin.live.broker import provisioning as fleet_folder
 
     making = {"--run": run, "--server-name": server_names, "--device": devices, "--days": days}
     given = [name for name, value in making.items() if value]

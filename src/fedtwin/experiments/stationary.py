@@ -17,10 +17,10 @@ from fedtwin.compiling import can_compile, compiled, folder_of, keep_on_disk
 from fedtwin.config import Config
 from fedtwin.draws import Purpose, streams
 from fedtwin.errors import FedtwinError
-from fedtwin.physics.terms import Terms
-from fedtwin.physics.world import World, draw_round
+from fedtwin.formulas.power import full_power_plan, optimal_plan
+from fedtwin.formulas.terms import Terms
 from fedtwin.policies import power_rule
-from fedtwin.power import full_power_plan, optimal_plan
+from fedtwin.world.world import World, draw_round
 
 FIRST_ROUND = 2**40
 DRAWS_PER_DEVICE = 10_000

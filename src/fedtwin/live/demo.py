@@ -10,10 +10,10 @@ from pathlib import Path
 
 from fedtwin.config import Config, to_toml
 from fedtwin.errors import FedtwinError
-from fedtwin.live.broker import Broker, BrokerOptions
-from fedtwin.live.broker_process import ended_with_parent
-from fedtwin.live.events import EVENT, Event
-from fedtwin.live.ledger import LEDGER_NAME
+from fedtwin.live.broker.process import Broker, BrokerOptions
+from fedtwin.live.run.events import EVENT, Event
+from fedtwin.live.run.ledger import LEDGER_NAME
+from fedtwin.processes import ended_with_parent
 
 LOOK_EVERY_S = 0.1
 STOP_S = 15.0

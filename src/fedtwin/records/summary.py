@@ -4,7 +4,13 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from fedtwin.records.schema import Row
+from fedtwin import __version__
+from fedtwin.config import Config, Identity
+from fedtwin.policies import power_rule, scheme_name
+from fedtwin.records.schema import SCHEMA_VERSION, Row
+
+CODE_COLUMNS = {"policy.name": "policy_code", "learning.model": "model_code"}
+"""Where the digests of the user's own code stand in a summary, by the settings that name it."""
 
 
 @dataclass(frozen=True)
@@ -94,3 +100,22 @@ class Tally:
 
     def _mean(self, total: float) -> float | None:
         return total / self.selections if self.selections else None
+
+
+def run_summary(config: Config, summary: Summary, identity: Identity) -> dict[str, Any]:
+    """What ``summary.json`` holds: the means, and what they are the means of. No wall times: the same run, the same bytes.
+
+    ``identity`` is the configuration's as it was when the run began.
+    """
+    return {
+        "scheme": scheme_name(config),
+        "seed": config.run.seed,
+        **summary.as_dict(),
+        "policy": config.policy.name,
+        "mode": config.run.mode,
+        "power": power_rule(config),
+        "package_version": __version__,
+        "config_hash": identity.hash,
+        "schema_version": SCHEMA_VERSION,
+        **{CODE_COLUMNS[setting]: digest for setting, digest in identity.code.items()},
+    }

@@ -1,7 +1,8 @@
 """The simulator."""
 
+from fedtwin.records.summary import run_summary
 from fedtwin.sim.compiled import engine_for, readable_seconds
-from fedtwin.sim.result import Result, Series, run_summary
+from fedtwin.sim.result import Result, Series
 from fedtwin.sim.run import impossible_min_mean_samples, resume, simulate
 
 __all__ = [

@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 from fedtwin.coordinator import Decision
 from fedtwin.draws import Purpose, ranks
-from fedtwin.power import Plan
+from fedtwin.formulas.power import Plan
 from fedtwin.records import Row
 from fedtwin.sim.engine import Asked, Emit, Engine, Pause
 

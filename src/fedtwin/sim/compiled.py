@@ -10,13 +10,14 @@ from fedtwin.compiling import can_compile
 from fedtwin.config import Config, identity_of
 from fedtwin.draws import Purpose, ranks
 from fedtwin.errors import FedtwinError
-from fedtwin.physics.fleet import fleet_columns
 from fedtwin.policies import policy_of, power_rule
 from fedtwin.records import RunFolder
 from fedtwin.records.folder import ROWS_PER_PART
+from fedtwin.records.summary import run_summary
 from fedtwin.sim.fast.compile import obstacle_to_compiling, seconds_to_compile
 from fedtwin.sim.fast.run import Sink, play
-from fedtwin.sim.result import Result, Series, devices_table, run_summary
+from fedtwin.sim.result import Result, Series, devices_table
+from fedtwin.world.fleet import fleet_columns
 
 EngineName = Literal["readable", "compiled"]
 READABLE_ROUND_S, READABLE_DEVICE_S = 3e-5, 1.5e-6

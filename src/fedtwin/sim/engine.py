@@ -6,13 +6,13 @@ from typing import TYPE_CHECKING, NamedTuple
 from fedtwin.config import Config
 from fedtwin.coordinator import Coordinator, Decision, Snapshot
 from fedtwin.draws import Purpose, ranks
-from fedtwin.physics.cost import within
-from fedtwin.physics.world import Draw, World
+from fedtwin.formulas.cost import within
+from fedtwin.formulas.power import REASONS, Plan, full_power_plan, optimal_plan
 from fedtwin.policies import OraclePolicy, knobs_of, policy_of, power_rule
-from fedtwin.power import REASONS, Plan, full_power_plan, optimal_plan
 from fedtwin.records import Row
 from fedtwin.twin import new_twin
 from fedtwin.twin.update import Offer
+from fedtwin.world.world import Draw, World
 
 if TYPE_CHECKING:
     from fedtwin.learning.learner import Learner

@@ -9,12 +9,12 @@ from typing import NamedTuple
 
 from fedtwin.config import Config
 from fedtwin.draws import Purpose, streams
-from fedtwin.physics.channel import upload_energy_j, upload_time_s
-from fedtwin.physics.fleet import fleet_columns
-from fedtwin.physics.terms import Terms, terms_of
-from fedtwin.physics.world import draw_round
-from fedtwin.power import optimal_plan
+from fedtwin.formulas.power import optimal_plan
+from fedtwin.formulas.rate import upload_energy_j, upload_time_s
+from fedtwin.formulas.terms import Terms, terms_of
 from fedtwin.records import Summary
+from fedtwin.world.fleet import fleet_columns
+from fedtwin.world.world import draw_round
 
 DEVICES_LOOKED_AT, ROUNDS_LOOKED_AT = 200, 15
 MOST = 0.9

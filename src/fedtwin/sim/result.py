@@ -8,15 +8,10 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from fedtwin import __version__
 from fedtwin.config import Config, Identity
 from fedtwin.learning.evaluation import Evaluation
-from fedtwin.physics.fleet import FleetColumns
-from fedtwin.policies import power_rule, scheme_name
-from fedtwin.records import DEVICES, SCHEMA_VERSION, Summary, read_rounds
-
-CODE_COLUMNS = {"policy.name": "policy_code", "learning.model": "model_code"}
-"""Where the digests of the user's own code stand in a summary, by the settings that name it."""
+from fedtwin.records import DEVICES, Summary, read_rounds
+from fedtwin.world.fleet import FleetColumns
 
 
 @dataclass
@@ -52,25 +47,6 @@ class Result:
     def to_pandas(self) -> Any:
         """The rounds as a pandas DataFrame (needs pandas)."""
         return self.rounds.to_pandas()
-
-
-def run_summary(config: Config, summary: Summary, identity: Identity) -> dict[str, Any]:
-    """What ``summary.json`` holds: the means, and what they are the means of. No wall times: the same run, the same bytes.
-
-    ``identity`` is the configuration's as it was when the run began.
-    """
-    return {
-        "scheme": scheme_name(config),
-        "seed": config.run.seed,
-        **summary.as_dict(),
-        "policy": config.policy.name,
-        "mode": config.run.mode,
-        "power": power_rule(config),
-        "package_version": __version__,
-        "config_hash": identity.hash,
-        "schema_version": SCHEMA_VERSION,
-        **{CODE_COLUMNS[setting]: digest for setting, digest in identity.code.items()},
-    }
 
 
 def devices_table(fleet: FleetColumns, tie_ranks: NDArray[np.int64]) -> pa.Table:

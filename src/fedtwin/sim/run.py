@@ -14,16 +14,17 @@ import pyarrow as pa
 from fedtwin.config import Config, config_hash, identity_of
 from fedtwin.errors import CannotCompileError, EnginesDifferError, FedtwinError, FedtwinWarning, UnfitCheckpointError
 from fedtwin.learning.evaluation import Evaluation
-from fedtwin.physics.fleet import fleet_columns, largest_min_mean_samples
 from fedtwin.records import Row, RunFolder, Summary, Tally, rounds_schema, to_table
 from fedtwin.records.folder import ROWS_PER_PART, clear_rounds, read_unfinished
+from fedtwin.records.summary import run_summary
 from fedtwin.records.writing import telling_of_failed_writes
 from fedtwin.sim import asynchronous, synchronous
 from fedtwin.sim.compiled import engine_for, run_compiled
 from fedtwin.sim.engine import Engine
 from fedtwin.sim.limits import sentence_of_declines
 from fedtwin.sim.purity import Purity
-from fedtwin.sim.result import Result, Series, devices_table, run_summary
+from fedtwin.sim.result import Result, Series, devices_table
+from fedtwin.world.fleet import fleet_columns, largest_min_mean_samples
 
 if TYPE_CHECKING:
     from fedtwin.learning.executors import Executor

@@ -1,6 +1,6 @@
 """The synchronous run: a round is M devices, and all wait for the slowest (Sy-fairness, Section V)."""
 
-from fedtwin.physics.cost import cost
+from fedtwin.formulas.cost import cost
 from fedtwin.sim.engine import Asked, Emit, Engine, Pause
 
 

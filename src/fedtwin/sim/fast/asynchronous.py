@@ -3,7 +3,7 @@
 import numpy as np
 from numpy.typing import NDArray
 
-from fedtwin.power import Plan
+from fedtwin.formulas.power import Plan
 from fedtwin.sim.fast.choose import changed, choose, prefer_the_cheaper
 from fedtwin.sim.fast.flights import drop_first, lift
 from fedtwin.sim.fast.layout import NOBODY, Records, Rules, State

@@ -6,9 +6,9 @@ from typing import Any, NamedTuple
 
 from fedtwin.compiling import compiled, folder_of, is_kept, is_ours, keep_on_disk, stamp, why_not
 from fedtwin.errors import CannotCompileError
+from fedtwin.formulas.power import full_power_plan, optimal_plan
 from fedtwin.policies import OraclePolicy, Policy
 from fedtwin.policies.base import PowerRule
-from fedtwin.power import full_power_plan, optimal_plan
 from fedtwin.processes import interrupts_kept_for_later
 from fedtwin.registry import Mode
 from fedtwin.sim.fast import asynchronous, probe, steps, synchronous

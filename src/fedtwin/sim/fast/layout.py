@@ -5,7 +5,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from fedtwin.physics.terms import Terms
+from fedtwin.formulas.terms import Terms
 from fedtwin.policies.base import Knobs
 
 Records = Any  # arrays of the records below; field access is what NumPy's types cannot say

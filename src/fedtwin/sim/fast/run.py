@@ -9,7 +9,6 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from fedtwin.config import Config
-from fedtwin.physics.fleet import FleetColumns
 from fedtwin.policies import Policy, policy_of, power_rule
 from fedtwin.records import Tally
 from fedtwin.sim.fast.compile import is_users, kernels
@@ -18,6 +17,7 @@ from fedtwin.sim.fast.state import Start, new_start
 from fedtwin.sim.fast.tables import to_arrow
 from fedtwin.sim.fast.watch import Watch
 from fedtwin.twin.state import sum_of_queues
+from fedtwin.world.fleet import FleetColumns
 
 INDEX_FROM = 400
 FAILURES = (ArithmeticError, ValueError, IndexError)

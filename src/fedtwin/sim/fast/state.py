@@ -8,10 +8,10 @@ from numpy.typing import NDArray
 
 from fedtwin.config import Config
 from fedtwin.draws import Purpose, ranks, streams
-from fedtwin.physics.fleet import FleetColumns
-from fedtwin.physics.terms import terms_of
+from fedtwin.formulas.terms import terms_of
 from fedtwin.policies import knobs_of
 from fedtwin.sim.fast.layout import ANSWER, DEVICE, FLIGHT, NEVER, NOBODY, NODE, POINT, ROW, RUN, Leaves, Records, Rules, State
+from fedtwin.world.fleet import FleetColumns
 
 FIRST_ANSWERS = 1024
 

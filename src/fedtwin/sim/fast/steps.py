@@ -2,13 +2,13 @@
 
 import math
 
-from fedtwin.physics.cost import within
-from fedtwin.physics.terms import Terms
-from fedtwin.physics.world import Draw, draw_round
+from fedtwin.formulas.cost import within
+from fedtwin.formulas.power import Plan
+from fedtwin.formulas.terms import Terms
 from fedtwin.policies.base import Knobs, View, as_if_told, last_if_nan
-from fedtwin.power import Plan
 from fedtwin.sim.fast.layout import Records, Rules
 from fedtwin.twin.state import mean_cost, queue_after_selection, queue_at, sum_of_queues
+from fedtwin.world.world import Draw, draw_round
 
 NO_SCORES = "nobody has a score"
 

@@ -3,9 +3,8 @@
 import numpy as np
 from numpy.typing import NDArray
 
-from fedtwin.physics.cost import cost
-from fedtwin.physics.world import Draw
-from fedtwin.power import NOTHING_BINDS, Plan
+from fedtwin.formulas.cost import cost
+from fedtwin.formulas.power import NOTHING_BINDS, Plan
 from fedtwin.sim.fast.choose import changed, choose, prefer_the_cheaper
 from fedtwin.sim.fast.layout import NOBODY, Records, Rules, State
 from fedtwin.sim.fast.steps import (
@@ -23,6 +22,7 @@ from fedtwin.sim.fast.steps import (
     write_row,
 )
 from fedtwin.sim.fast.tournament import build
+from fedtwin.world.world import Draw
 
 
 def begin(state: State, rules: Rules, places: NDArray[np.int32]) -> bool:  # noqa: ARG001

@@ -6,7 +6,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from fedtwin.power import REASONS
+from fedtwin.formulas.power import REASONS
 from fedtwin.records import rounds_schema
 from fedtwin.sim.fast.layout import Records
 

@@ -15,16 +15,16 @@ import numpy as np
 
 from fedtwin.config import Config
 from fedtwin.errors import EnginesDifferError, FedtwinError
-from fedtwin.physics.world import draw_round
+from fedtwin.formulas.power import full_power_plan, optimal_plan
 from fedtwin.policies import OraclePolicy, Policy, power_rule
 from fedtwin.policies.base import View, last_if_nan
 from fedtwin.policies.failures import score_of, sentence_of_nan
-from fedtwin.power import full_power_plan, optimal_plan
 from fedtwin.sim.fast.compile import Kernels
 from fedtwin.sim.fast.layout import NOBODY
 from fedtwin.sim.fast.state import Start
 from fedtwin.sim.fast.steps import NO_SCORES
 from fedtwin.twin.state import mean_cost, queue_at
+from fedtwin.world.world import draw_round
 
 LEAST_LOOKS = 64
 SHARE_OF_TIME = 0.03

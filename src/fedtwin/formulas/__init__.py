@@ -1,0 +1,1 @@
+"""Rate, time, energy, cost and power as plain functions. Whoever knows the numbers may use them."""

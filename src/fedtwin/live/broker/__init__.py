@@ -1,0 +1,1 @@
+"""The NATS server between them: its process, its settings, certificates and rights."""

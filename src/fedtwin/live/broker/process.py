@@ -1,0 +1,176 @@
+"""The managed NATS server: started, found again after a crash of whoever started it, restarted on the same port."""
+
+import json
+import os
+import shutil
+import signal
+import subprocess
+from contextlib import suppress
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit
+
+from fedtwin.errors import FedtwinError
+from fedtwin.files import write_whole
+from fedtwin.live.broker.config import BrokerOptions, check_exposure, config_text
+from fedtwin.live.broker.program import answers, executable, free_port, wait_until
+from fedtwin.processes import ended_with_parent, runs_with
+
+__all__ = ["Broker", "BrokerOptions", "free_port", "runs_with"]
+START_S, STOP_S = 20.0, 10.0
+ANSWER_S = 2.0
+PORT_TRIES = 5
+
+
+class Broker:
+    """A running nats-server. It belongs to a folder, not to a process: a killed edge server leaves it running on purpose."""
+
+    def __init__(self, folder: Path, options: BrokerOptions, *, die_with_parent: bool = False) -> None:
+        self.folder, self.options = folder, options
+        self._die_with_parent = die_with_parent
+        self._process: subprocess.Popen[bytes] | None = None
+        self._adopted_pid = 0
+
+    @classmethod
+    def start(cls, folder: Path, options: BrokerOptions, *, insecure: bool = False, die_with_parent: bool = False) -> "Broker":
+        """Starts it in a session of its own, so that Ctrl-C does not reach it, and waits until it listens."""
+        check_exposure(options, insecure=insecure)
+        folder = _made(folder)
+        recorded = _recorded(folder)
+        if recorded and runs_with(recorded["pid"], str(folder / "nats.conf")):
+            raise FedtwinError(f"the broker of {str(folder)!r} is running already, as process {recorded['pid']}.")
+        for _ in range(PORT_TRIES):
+            broker = cls(
+                folder, replace(options, port=options.port or free_port(options.host)), die_with_parent=die_with_parent
+            )
+            trouble = broker._launch()
+            if trouble is None:
+                return broker
+            if options.port is not None or "in use" not in trouble:
+                break
+        raise FedtwinError(f"the broker of {str(folder)!r} does not start: {trouble}.")
+
+    @classmethod
+    def adopt_or_start(
+        cls, folder: Path, options: BrokerOptions, *, insecure: bool = False, die_with_parent: bool = False
+    ) -> "Broker":
+        """The broker that runs in this folder already, or a new one on the port of the last, where the devices look for it."""
+        check_exposure(options, insecure=insecure)
+        folder = _made(folder)
+        recorded = _recorded(folder)
+        if recorded:
+            options = replace(options, port=options.port or recorded["port"])
+            if runs_with(recorded["pid"], str(folder / "nats.conf")):
+                found = cls(folder, options, die_with_parent=die_with_parent)
+                found._adopted_pid = recorded["pid"]
+                if (folder / "nats.conf").read_text(encoding="utf-8") == config_text(folder, options):
+                    found.reload()
+                    return found
+                found.stop()
+        return cls.start(folder, options, insecure=insecure, die_with_parent=die_with_parent)
+
+    @classmethod
+    def stop_left_over(cls, folder: Path, options: BrokerOptions) -> None:
+        """Stops the broker that runs in this folder, if one does."""
+        recorded = _recorded(folder.resolve())
+        if recorded and runs_with(recorded["pid"], str(folder.resolve() / "nats.conf")):
+            found = cls(folder.resolve(), options)
+            found._adopted_pid = recorded["pid"]
+            found.stop()
+
+    @property
+    def url(self) -> str:
+        """Where this machine reaches it."""
+        anywhere = {"0.0.0.0": "127.0.0.1", "::": "[::1]"}
+        host = anywhere.get(self.options.host, f"[{self.options.host}]" if ":" in self.options.host else self.options.host)
+        return f"{'nats' if self.options.credentials is None else 'tls'}://{host}:{self.options.port}"
+
+    @property
+    def pid(self) -> int:
+        return self._process.pid if self._process else self._adopted_pid
+
+    def alive(self) -> bool:
+        return self._process.poll() is None if self._process else runs_with(self.pid, str(self.folder / "nats.conf"))
+
+    def answers(self, limit_s: float = ANSWER_S) -> bool:
+        """False where it runs and hangs."""
+        place, secure = urlsplit(self.url), self.options.credentials is not None
+        return answers(place.hostname or "", place.port or 0, secure=secure, limit_s=limit_s)
+
+    def room_bytes(self) -> int:
+        """What is left on the disk of its store."""
+        store = self.options.store.resolve()
+        there = next(folder for folder in (store, *store.parents) if folder.exists())
+        return shutil.disk_usage(there).free
+
+    def reload(self) -> None:
+        """Reads users and certificates anew. Whoever is no longer a user is cut off; the others notice nothing."""
+        if self.alive():
+            os.kill(self.pid, signal.SIGHUP)
+
+    def restart(self) -> None:
+        """Stops it, if it runs, and starts it on the same port with the same streams."""
+        self.stop()
+        trouble = self._launch()
+        if trouble is not None:
+            raise FedtwinError(f"the broker of {str(self.folder)!r} does not start again: {trouble}.")
+
+    def stop(self) -> None:
+        """Asks it to end, and insists after a while. Stopping it again does nothing."""
+        for number in (signal.SIGTERM, signal.SIGKILL):
+            if self.alive():
+                with suppress(ProcessLookupError):
+                    os.kill(self.pid, number)
+                wait_until(lambda: not self.alive(), STOP_S)
+
+    def _launch(self) -> str | None:
+        """Starts the process; gives what went wrong, if something did."""
+        conf, log, errors = (self.folder / name for name in ("nats.conf", "nats.log", "nats.err"))
+        write_whole(conf, config_text(self.folder, self.options))
+        seen = log.stat().st_size if log.exists() else 0
+        with errors.open("wb") as output:
+            self._process = subprocess.Popen(
+                [executable(), "-c", str(conf)],
+                stdin=subprocess.DEVNULL,
+                stdout=output,
+                stderr=output,
+                start_new_session=True,
+                preexec_fn=ended_with_parent() if self._die_with_parent else None,
+            )
+
+        def news() -> str:
+            return log.read_bytes()[seen:].decode(errors="replace") if log.exists() else ""
+
+        wait_until(lambda: not self.alive() or "Server is ready" in news(), START_S)
+        if self.alive() and "Server is ready" in news():
+            self._record()
+            return None
+        self.stop()
+        said = (news() + errors.read_text(encoding="utf-8", errors="replace")).strip().splitlines()
+        told = [line for line in said if "[FTL]" in line or "nats-server:" in line] or said or ["it says nothing"]
+        return told[-1].split("] ")[-1].rstrip(".")
+
+    def _record(self) -> None:
+        record = {"pid": self.pid, "port": self.options.port, "mqtt_port": self.options.mqtt_port, "url": self.url}
+        write_whole(self.folder / "broker.json", json.dumps(record) + "\n")
+        if self.options.credentials is not None:
+            with suppress(OSError):  # so that a revocation finds it; a folder that is read-only here needs --pid-file there
+                place = {"pid": self.pid, "conf": str(self.folder / "nats.conf")}
+                write_whole(self.options.credentials / "broker.json", json.dumps(place) + "\n")
+
+
+def _made(folder: Path) -> Path:
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise FedtwinError(f"the broker's folder {str(folder)!r} cannot be made: {error.strerror}.") from None
+    return folder.resolve()
+
+
+def _recorded(folder: Path) -> dict[str, Any] | None:
+    try:
+        record = json.loads((folder / "broker.json").read_text(encoding="utf-8"))
+        return {"pid": int(record["pid"]), "port": int(record["port"])}
+    except (OSError, ValueError, KeyError, TypeError):
+        return None

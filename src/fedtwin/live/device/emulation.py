@@ -1,0 +1,51 @@
+"""A device that plays one of the simulator's: its channel, its CPU, its samples. Nobody else in a live fleet sees the truth."""
+
+import zlib
+
+from fedtwin.config import Config
+from fedtwin.draws import Purpose, streams
+from fedtwin.formulas.power import Plan, full_power_plan, optimal_plan
+from fedtwin.formulas.rate import path_gain
+from fedtwin.formulas.terms import Terms
+from fedtwin.live.device.radio import MOST_GAIN, Link
+from fedtwin.world.fleet import make_fleet
+from fedtwin.world.world import World, draw_round
+
+
+def samples_of(config: Config, fleet_device: int) -> int:
+    """How many samples device K of the run's fleet trains on."""
+    return make_fleet(config)[fleet_device].samples
+
+
+class EmulatedRadio:
+    """The simulator's channel. As device K of the run's fleet it has that one's place and CPU, else a place of its own."""
+
+    def __init__(self, config: Config, name: str, *, fleet_device: int | None, distance_m: float, full_power: bool) -> None:
+        self._plan = full_power_plan if full_power else optimal_plan
+        self._world = World(config) if fleet_device is not None else None
+        self._device = fleet_device or 0
+        self._start = int(streams(zlib.crc32(name.encode()), Purpose.WORLD, 1)[0])
+        self._path_gain = path_gain(distance_m)
+
+    def look(self, round_: int) -> Link:
+        if self._world is not None:
+            draw = self._world.draw(self._device, round_)
+            return Link(min(draw.gain, MOST_GAIN), "modelled", draw.cpu_hz)
+        draw = draw_round(self._start, round_, self._path_gain, 1e9, 0.0, 1e9)
+        return Link(min(draw.gain, MOST_GAIN), "modelled", None)
+
+    def plan(self, terms: Terms, link: Link, cpu_hz: float, samples: int, model_bits: float) -> Plan:  # noqa: ARG002
+        return self._plan(terms, link.gain, cpu_hz, samples)
+
+    def air_s(self, plan: Plan) -> float:
+        return plan.upload_s
+
+    def learn(self, bits: float, seconds: float) -> None:
+        pass
+
+    @property
+    def learned(self) -> bool:
+        return False
+
+    def forget(self) -> None:
+        pass

@@ -1,0 +1,155 @@
+"""What a device finds when it is asked, what it plans, and what it learns from what it measured. No network in here."""
+
+import math
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+from fedtwin.config import Config
+from fedtwin.formulas.compute import compute_energy_j
+from fedtwin.formulas.power import COMPUTE_ENERGY, COMPUTE_TIME, Plan
+from fedtwin.formulas.terms import terms_of
+from fedtwin.live.device import board
+from fedtwin.live.device.emulation import EmulatedRadio
+from fedtwin.live.device.radio import Link, MeasuredRadio, Radio
+from fedtwin.live.device.trainers import Trainer
+from fedtwin.live.wire.protocol import Reading, Source
+from fedtwin.policies import power_rule
+
+LEAST_CYCLES = 1e-3
+FIRST_DOUBT_S, MOST_DOUBT_S = 3.0, 600.0
+
+
+@dataclass
+class AgentOptions:
+    """Who this device is and how its link is known. ``fleet_device``: be device K of the run's simulated fleet."""
+
+    name: str
+    servers: list[str]
+    trainer: Trainer
+    run: str = "main"
+    radio: str = "measured"
+    distance_m: float = 100.0
+    fleet_device: int | None = None
+    cpu_hz: float | None = None
+    credentials: Path | None = None
+    insecure: bool = False
+
+
+@dataclass(frozen=True)
+class Offer:
+    """What the device has agreed to: the plan it made, and what it rests on."""
+
+    round: int
+    link: Link
+    cpu_hz: float
+    cpu_source: Source
+    plan: Plan
+
+
+@dataclass(frozen=True)
+class Computed:
+    """What a training took on the run's clock, and how much longer an emulated CPU would have been at it."""
+
+    time_s: Reading
+    energy_j: Reading
+    wait_s: float
+
+
+class Planner:
+    """The device's own model of itself. Before its first training and upload it believes the configuration.
+
+    Who declines measures nothing. So what was measured and keeps the device out is doubted after a while: it is forgotten, the
+    device believes the configuration again for one task, and what that task shows is taken whole. Kept out again it waits twice
+    as long, up to ten minutes: a link that is too slow indeed costs a task now and then, an outage costs seconds.
+    """
+
+    def __init__(
+        self,
+        options: AgentOptions,
+        config: Config,
+        samples: int,
+        meter: board.EnergyMeter,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._options, self._compute, self._samples, self._meter = options, config.compute, samples, meter
+        self._configured = terms_of(config), config.radio.update_bits
+        self._terms, self._model_bits = self._configured
+        self._trainings = 0
+        self._clock, self._kept_out_since, self._doubt_after_s = clock, math.inf, FIRST_DOUBT_S
+        full_power = power_rule(config) == "max"
+        self.radio: Radio = MeasuredRadio(config, options.distance_m, full_power=full_power)
+        if options.radio == "emulated":
+            self.radio = EmulatedRadio(
+                config,
+                options.name,
+                fleet_device=options.fleet_device,
+                distance_m=options.distance_m,
+                full_power=full_power,
+            )
+
+    def look(self, round_: int) -> Offer:
+        """Link, CPU, and the power of least cost within the limits (Section IV-B)."""
+        offer = self._look(round_)
+        if offer.plan.feasible:
+            self._kept_out_since = math.inf
+            if self._trainings > 0:
+                self._doubt_after_s = FIRST_DOUBT_S
+        elif self._trainings > 0 and (self.radio.learned or offer.plan.reason in (COMPUTE_TIME, COMPUTE_ENERGY)):
+            self._kept_out_since = min(self._kept_out_since, self._clock())
+            if self._clock() - self._kept_out_since >= self._doubt_after_s:
+                self._forget()
+                return self._look(round_)
+        return offer
+
+    def _forget(self) -> None:
+        self._terms, self._model_bits = self._configured
+        self._trainings = 0
+        self.radio.forget()
+        self._kept_out_since, self._doubt_after_s = math.inf, min(2.0 * self._doubt_after_s, MOST_DOUBT_S)
+
+    def _look(self, round_: int) -> Offer:
+        link = self.radio.look(round_)
+        cpu_hz, source = self._cpu(link)
+        plan = self.radio.plan(self._terms, link, cpu_hz, self._samples, self._model_bits)
+        return Offer(round_, link, cpu_hz, source, plan)
+
+    def _cpu(self, link: Link) -> tuple[float, Source]:
+        """As emulated, as given, as the system tells, or as configured; always within what the server takes."""
+        if link.cpu_hz is not None:
+            return link.cpu_hz, "modelled"
+        if self._options.cpu_hz is not None:
+            return self._options.cpu_hz, "modelled"
+        measured = board.cpu_hz()
+        if measured is None:
+            return self._compute.cpu_hz_min, "modelled"
+        return min(max(measured, self._compute.cpu_hz_floor), 10.0 * self._compute.cpu_hz_max), "measured"
+
+    def computed(self, offer: Offer, measured_s: float, joules: list[int] | None) -> Computed:
+        """An emulated CPU takes the time of its model, or longer where the real one did; a real one teaches us its cycles."""
+        if offer.link.cpu_hz is not None:
+            return self._emulated(offer, measured_s)
+        cycles = max(measured_s * offer.cpu_hz / self._samples, LEAST_CYCLES)
+        learned = cycles if self._trainings == 0 else 0.5 * (cycles + self._terms.cycles_per_sample)
+        self._terms = self._terms._replace(cycles_per_sample=learned)
+        self._trainings += 1
+        spent_j = self._meter.joules_since(joules) if joules is not None else 0.0
+        energy_j = Reading(value=spent_j, source="measured")
+        if spent_j <= 0.0:
+            exact = self._terms._replace(cycles_per_sample=cycles)
+            energy_j = Reading(value=compute_energy_j(exact, offer.cpu_hz, self._samples), source="modelled")
+        return Computed(Reading(value=measured_s, source="measured"), energy_j, 0.0)
+
+    def _emulated(self, offer: Offer, measured_s: float) -> Computed:
+        plan = offer.plan
+        if measured_s <= plan.compute_s:
+            time_s, energy_j = (Reading(value=value, source="modelled") for value in (plan.compute_s, plan.compute_j))
+            return Computed(time_s, energy_j, plan.compute_s - measured_s)
+        energy_j = Reading(value=self._terms.capacitance * offer.cpu_hz**3 * measured_s, source="modelled")
+        return Computed(Reading(value=measured_s, source="measured"), energy_j, 0.0)
+
+    def uploaded(self, size_bytes: int, link_s: float) -> None:
+        """The real link carried so much in so long, on the run's clock: predictions are on it too."""
+        self._model_bits = 8.0 * size_bytes
+        self.radio.learn(self._model_bits, link_s)

@@ -1,0 +1,1 @@
+"""One live run: what has happened, what may happen next, what is admitted, what is on disk. No network."""

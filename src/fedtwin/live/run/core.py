@@ -1,0 +1,147 @@
+"""The edge server without clock, network or disk: who is asked, what an answer leads to, what may happen next.
+
+Whoever drives it asks for the next event (``next_ask``, ``answered``, …), writes it to the ledger, and gives it to ``apply``.
+Decisions are the coordinator's, as in the simulator; costs are always learned on arrival, because an offer is only what a
+device says of itself.
+"""
+
+import re
+
+from fedtwin.formulas.cost import cost, within
+from fedtwin.live.run import events
+from fedtwin.live.run.state import Member, OpenTask, State
+from fedtwin.live.wire.protocol import Accept, Decline, Hello
+
+__all__ = ["Core", "Member", "OpenTask"]
+LEAST_COST_OF_NOTHING = 1.0
+
+
+class Core(State):
+    """What may happen next, as events that have not happened yet."""
+
+    def join(self, name: str, hello: Hello, at_s: float) -> events.Joined:
+        if hello.samples is None:
+            raise ValueError("a device that joins says how many samples it trains on")
+        return events.Joined(at_s=at_s, name=name, samples=hello.samples, hardware=hello.hardware, measures=hello.measures)
+
+    def start(self, at_s: float) -> events.Started:
+        return events.Started(at_s=at_s, names=sorted(self.members, key=_natural))
+
+    def next_ask(self, at_s: float) -> events.Asked | events.Passed | None:
+        """Who is to be asked now; ``Passed`` where a round ends with nobody left to ask; None where nobody is needed."""
+        if not self.started or self._waiting or len(self.open) >= self.channels:
+            return None
+        if self._first:
+            device = next((one for one in self._first if self.twin.devices[one].status == "idle"), None)
+            if device is None:
+                return events.Passed(at_s=at_s, round=0)
+            return events.Asked(
+                at_s=at_s, round=0, device=device, score=float(self._places[device]), queue=0.0, total_queue=0.0
+            )
+        coordinator = self.coordinator
+        if not self._round_is_open:
+            if coordinator.round >= self.config.run.rounds or not self._anyone_idle():
+                return None
+            coordinator.open_round()
+            self._round_is_open = True
+        decision = coordinator.choose()
+        if decision is None:
+            return events.Passed(at_s=at_s, round=coordinator.round)
+        return events.Asked(
+            at_s=at_s,
+            round=decision.round,
+            device=decision.device,
+            score=decision.score,
+            queue=decision.queue,
+            total_queue=coordinator.total_queue(),
+        )
+
+    @property
+    def waits_for_nothing(self) -> bool:
+        """Everybody declined, and no upload is on its way that could change that: only time can."""
+        return self._waiting and not self.open
+
+    def try_again(self) -> None:
+        """A channel that nobody took is offered anew."""
+        self._waiting = False
+
+    def answered(
+        self, asked: events.Asked, answer: Accept | Decline, token: str, at_s: float
+    ) -> events.Dispatched | events.Declined:
+        """A task, or why there is none. An offer over the limits is a decline: whoever keeps them is asked next."""
+        device = asked.device
+        if isinstance(answer, Decline):
+            return events.Declined(at_s=at_s, device=device, reason=answer.reason, gain=answer.gain, cpu_hz=answer.cpu_hz)
+        if reason := self._impossible(answer):
+            return events.Declined(at_s=at_s, device=device, reason=reason)
+        time_s, energy_j = answer.compute_s + answer.upload_s, answer.compute_j + answer.upload_j
+        return events.Dispatched(
+            at_s=at_s,
+            token=token,
+            device=device,
+            round=asked.round,
+            version=self.version,
+            gain=answer.gain,
+            cpu_hz=answer.cpu_hz,
+            power_w=answer.power_w,
+            compute_s=answer.compute_s,
+            upload_s=answer.upload_s,
+            compute_j=answer.compute_j,
+            upload_j=answer.upload_j,
+            cost=cost(self.terms, time_s, energy_j),
+            deadline_s=at_s + self.live.deadline_factor * time_s + self.live.deadline_margin_s / self.live.time_scale,
+        )
+
+    def unanswered(self, asked: events.Asked, at_s: float, reason: str) -> events.Declined:
+        return events.Declined(at_s=at_s, device=asked.device, reason=reason, offline=True)
+
+    def left_out(self, asked: events.Asked, at_s: float) -> events.Declined:
+        """It was put in quarantine while it was being asked."""
+        return events.Declined(at_s=at_s, device=asked.device, reason="quarantined")
+
+    def give_up(self, task: OpenTask, at_s: float, reason: str, status: events.StatusAfter) -> events.GivenUp:
+        """Charged by the server's clock and the predicted energy, and no less than an update at both its limits."""
+        sent = task.sent
+        charged = cost(self.terms, at_s - sent.at_s, sent.compute_j + sent.upload_j)
+        return events.GivenUp(
+            at_s=at_s,
+            token=sent.token,
+            device=sent.device,
+            reason=reason,
+            cost=max(charged, LEAST_COST_OF_NOTHING),
+            status=status,
+        )
+
+    def refuse(self, name: str, what: str, reason: str, at_s: float, token: str | None = None) -> events.Refused:
+        """Counted by the first word of the reason."""
+        count = 1 + self.refusals.get((name, reason.partition(":")[0]), 0)
+        return events.Refused(at_s=at_s, name=name, what=what, reason=reason, token=token, count=count)
+
+    def quarantine(self, name: str, reason: str, at_s: float) -> events.Quarantined:
+        return events.Quarantined(
+            at_s=at_s, name=name, reason=reason, until_s=at_s + self.live.quarantine_s / self.live.time_scale
+        )
+
+    def _anyone_idle(self) -> bool:
+        return any(device.status == "idle" for device in self.twin.devices)
+
+    def _impossible(self, offer: Accept) -> str | None:
+        """Why an offer cannot be what a device that keeps to its limits would make."""
+        terms, compute = self.terms, self.config.compute
+        if not compute.cpu_hz_floor <= offer.cpu_hz <= 10.0 * compute.cpu_hz_max:
+            return f"offer: cpu_hz = {offer.cpu_hz:g} is out of range"
+        if not within(offer.power_w, terms.max_power_w):
+            return f"offer: power_w = {offer.power_w:g} is over max_power_w"
+        time_s, energy_j = offer.compute_s + offer.upload_s, offer.compute_j + offer.upload_j
+        most = 1.0 if self._keeps_limits else 100.0
+        if not within(time_s, most * terms.max_time_s):
+            return f"offer: {time_s:g} s is over max_time_s"
+        if not within(energy_j, most * terms.max_energy_j):
+            return f"offer: {energy_j:g} J is over max_energy_j"
+        return None
+
+
+def _natural(name: str) -> tuple[tuple[int, int, str], ...]:
+    """device-2 before device-10."""
+    parts = re.findall(r"\d+|\D+", name)
+    return tuple((0, int(part), "") if part.isdigit() else (1, 0, part) for part in parts)

@@ -1,0 +1,74 @@
+"""The ledger: one event per line, appended before it takes effect outside. What is in it has happened, what is not has not."""
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+from pydantic import ValidationError
+
+from fedtwin.errors import FedtwinError
+from fedtwin.live.run.events import EVENT, Event
+
+LEDGER_NAME = "ledger.jsonl"
+
+
+class Ledger:
+    """An append goes to the system at once, so it survives the end of the process; with ``fsync`` also a loss of power."""
+
+    def __init__(self, path: Path, *, fsync: bool) -> None:
+        self._path, self._fsync = path, fsync
+        self._file = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o644)
+        self._torn = False
+
+    def append(self, event: Event) -> None:
+        """Or ``FedtwinError``: the run ends then, because nothing may follow a line that is not whole."""
+        line = event.model_dump_json(exclude_none=True).encode() + b"\n"
+        try:
+            if self._torn:
+                raise OSError(0, "an earlier line could not be finished")
+            self._torn = True
+            written = os.write(self._file, line)
+            while written < len(line):
+                written += os.write(self._file, line[written:])
+            if self._fsync:
+                os.fsync(self._file)
+            self._torn = False
+        except OSError as error:
+            raise FedtwinError(f"The ledger {str(self._path)!r} cannot be written: {error.strerror}.") from None
+
+    def close(self) -> None:
+        os.close(self._file)
+
+
+def read_events(path: Path) -> Iterator[Event]:
+    """Every event that was written whole. The last line may be torn; any other that cannot be read is an error."""
+    try:
+        with path.open("rb") as file:
+            for number, line in enumerate(file, start=1):
+                if not line.endswith(b"\n"):
+                    return
+                try:
+                    yield EVENT.validate_json(line)
+                except ValidationError as error:
+                    first = error.errors()[0]
+                    raise FedtwinError(f"{str(path)!r} is damaged in line {number}: {first['msg']}.") from None
+    except OSError as error:
+        raise FedtwinError(f"The ledger {str(path)!r} cannot be read: {error.strerror}.") from None
+
+
+def cut_torn_line(path: Path) -> None:
+    """A line the killed writer did not finish never happened: it is cut off."""
+    with path.open("rb+") as file:
+        file.seek(0, os.SEEK_END)
+        end = file.tell()
+        position = end
+        while position > 0:
+            step = min(65536, position)
+            file.seek(position - step)
+            found = file.read(step).rfind(b"\n")
+            if found >= 0:
+                position = position - step + found + 1
+                break
+            position -= step
+        if position < end:
+            file.truncate(position)

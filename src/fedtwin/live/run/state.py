@@ -1,0 +1,271 @@
+"""The state of a live run: who is there, which tasks are open, the coordinator. It changes by events only.
+
+A replay gives the events of a ledger to ``apply``, and the same state comes back.
+"""
+
+from collections import OrderedDict
+from dataclasses import dataclass
+
+from fedtwin.config import Config, LiveConfig
+from fedtwin.coordinator import Coordinator
+from fedtwin.draws import Purpose, ranks
+from fedtwin.errors import FedtwinError
+from fedtwin.formulas.terms import terms_of
+from fedtwin.live.run import events
+from fedtwin.live.run.events import Event
+from fedtwin.policies import Policy, knobs_of, policy_of, power_rule
+from fedtwin.twin import Twin, new_twin
+from fedtwin.twin.update import Offer
+
+REMEMBERED_TOKENS = 10_000
+
+
+@dataclass(frozen=True)
+class OpenTask:
+    """A task in flight, or given up: who has it, from which model, and what the device predicted."""
+
+    sent: events.Dispatched
+    changes: int
+
+
+@dataclass
+class Member:
+    """A device by its name; its number once the run has started."""
+
+    joined: events.Joined
+    device: int | None = None
+    quarantined_until_s: float | None = None
+    quarantine_reason: str | None = None
+
+
+class State:
+    """What is, and how it changes: only by ``apply``."""
+
+    def __init__(self, config: Config) -> None:
+        if config.run.mode != "async":
+            raise FedtwinError(f"run.mode = {config.run.mode!r} is not for a live fleet: it is async there.")
+        policy = policy_of(config)
+        if not isinstance(policy, Policy):
+            raise FedtwinError(f"policy.name = {config.policy.name!r} knows the true costs: it is for simulations only.")
+        self.config = config
+        self.live = config.live or LiveConfig()
+        self.terms = terms_of(config)
+        self.members: dict[str, Member] = {}
+        self.names: list[str] = []
+        self.open: dict[str, OpenTask] = {}
+        self.given_up: OrderedDict[str, OpenTask] = OrderedDict()
+        self.closed: OrderedDict[str, str] = OrderedDict()
+        self.refusals: OrderedDict[tuple[str, str], int] = OrderedDict()
+        self.changes = 0
+        self.energy_j = 0.0
+        self.applied = 0
+        self.began: events.Began | None = None
+        self.finished = False
+        self.last_at_s = 0.0
+        self._policy, self._keeps_limits = policy, power_rule(config) == "optimal"
+        self._coordinator: Coordinator | None = None
+        self._first: list[int] = []
+        self._round_is_open = False
+        self._waiting = False
+        self._task_of: dict[int, str] = {}
+
+    # What is
+
+    @property
+    def started(self) -> bool:
+        return self._coordinator is not None
+
+    @property
+    def coordinator(self) -> Coordinator:
+        if self._coordinator is None:
+            raise ValueError("the run has not started")
+        return self._coordinator
+
+    @property
+    def twin(self) -> Twin:
+        return self.coordinator.twin
+
+    @property
+    def version(self) -> int:
+        return self._coordinator.twin.model_version if self._coordinator is not None else 0
+
+    @property
+    def round(self) -> int:
+        return self._coordinator.round if self._coordinator is not None else 0
+
+    @property
+    def channels(self) -> int:
+        return min(self.config.fleet.channels, len(self.names))
+
+    @property
+    def done(self) -> bool:
+        """All rounds have been played and every task has ended."""
+        return self.started and self.round >= self.config.run.rounds and not self._round_is_open and not self.open
+
+    def ready(self) -> bool:
+        """Whether the run can start."""
+        return not self.started and len(self.members) >= (self.live.start_with or self.config.fleet.devices)
+
+    def number_of(self, name: str) -> int | None:
+        member = self.members.get(name)
+        return member.device if member is not None else None
+
+    def task_of(self, device: int) -> OpenTask | None:
+        token = self._task_of.get(device)
+        return self.open[token] if token is not None else None
+
+    def is_quarantined(self, name: str) -> bool:
+        member = self.members.get(name)
+        return member is not None and member.quarantined_until_s is not None
+
+    def overdue(self, at_s: float) -> list[OpenTask]:
+        return [task for task in self.open.values() if at_s > task.sent.deadline_s]
+
+    # What has happened
+
+    def apply(self, event: Event) -> None:
+        """The only place where the state changes (but for the opening of a round, which ``next_ask`` does)."""
+        self.last_at_s = max(self.last_at_s, event.at_s)
+        match event:
+            case events.Began():
+                self.began = event
+            case events.Joined():
+                self._joined(event)
+            case events.Started():
+                self._started(event)
+            case events.Asked():
+                self._asked(event)
+            case events.Declined():
+                self._declined(event)
+            case events.Passed():
+                self._round_is_open, self._first, self._waiting = False, [], True
+            case events.Dispatched():
+                self._dispatched(event)
+            case events.Applied():
+                self._applied(event)
+            case events.GivenUp():
+                self._given_up(event)
+            case events.Refused():
+                self.refusals[event.name, event.reason.partition(":")[0]] = event.count
+                if len(self.refusals) > REMEMBERED_TOKENS:
+                    self.refusals.popitem(last=False)
+            case events.StatusChanged():
+                self.coordinator.set_status(event.device, event.status)
+                self._waiting = self._waiting and event.status != "idle"
+            case events.Quarantined():
+                self._quarantined(event)
+            case events.Released():
+                member = self.members[event.name]
+                member.quarantined_until_s = member.quarantine_reason = None
+                if member.device is not None and member.device not in self._task_of:
+                    self.coordinator.set_status(member.device, "offline")
+            case events.Stopped():
+                self.finished = event.finished
+            case events.Measured() | events.Resumed():
+                pass
+
+    def _joined(self, event: events.Joined) -> None:
+        member = self.members[event.name] = Member(event)
+        if self.started:
+            member.device = self.coordinator.join(event.samples, event.at_s)
+            self.names.append(event.name)
+            self._waiting = False
+
+    def _started(self, event: events.Started) -> None:
+        self.names = list(event.names)
+        samples = []
+        for device, name in enumerate(self.names):
+            self.members[name].device = device
+            samples.append(self.members[name].joined.samples)
+        seed = self.config.run.seed
+        self.tie_ranks = ranks(seed, Purpose.TIES, len(samples)).tolist()
+        self._coordinator = Coordinator(
+            new_twin(samples, self.config.objective.min_mean_samples),
+            self._policy,
+            knobs_of(self.config),
+            self.tie_ranks,
+            policy_name=self.config.policy.name,
+            learn_on_selection=False,
+        )
+        self._places = ranks(seed, Purpose.START, len(samples)).tolist()
+        self._first = sorted(range(len(samples)), key=self._places.__getitem__)
+        for member in self.members.values():
+            if member.quarantined_until_s is not None and member.device is not None:
+                self._coordinator.set_status(member.device, "quarantined")
+
+    def _asked(self, event: events.Asked) -> None:
+        if event.round == 0:
+            self._first.remove(event.device)
+            return
+        if event.round > self.coordinator.round:
+            self.coordinator.open_round()
+        self._round_is_open = True
+        self._first, self._waiting = [], False
+        self.coordinator.mark_asked(event.device)
+
+    def _declined(self, event: events.Declined) -> None:
+        if event.offline:
+            if not self.is_quarantined(self.names[event.device]):
+                self.coordinator.set_status(event.device, "offline")
+        else:
+            self.coordinator.decline(event.device, event.gain, event.cpu_hz, event.at_s)
+        self._end_the_first_dispatches()
+
+    def _dispatched(self, event: events.Dispatched) -> None:
+        counted = event.round > 0
+        offer = Offer(event.gain, event.cpu_hz, event.compute_s, event.cost)
+        self.coordinator.accept(event.device, offer, event.at_s, counted=counted)
+        self.open[event.token] = OpenTask(event, self.changes)
+        self._task_of[event.device] = event.token
+        self._round_is_open = False
+        if not counted:
+            self._end_the_first_dispatches()
+
+    def _end_the_first_dispatches(self) -> None:
+        """All channels are taken; or everybody was asked, and the channels left over wait for the first arrival."""
+        if self.coordinator.round > 0:
+            return
+        if len(self.open) >= self.channels:
+            self._first = []
+        elif not self._first:
+            self._waiting = True
+
+    def _applied(self, event: events.Applied) -> None:
+        if event.late:
+            del self.given_up[event.token]
+            self.coordinator.report_late()
+        else:
+            del self.open[event.token], self._task_of[event.device]
+            self.coordinator.report(event.device, event.cost, event.compute_s, event.at_s)
+            if self.is_quarantined(self.names[event.device]):
+                self.coordinator.set_status(event.device, "quarantined")
+        self._waiting = False
+        self.changes += event.changed
+        self.applied += 1
+        self.energy_j += event.compute_j + event.upload_j
+        self._close(event.token, "applied")
+
+    def _given_up(self, event: events.GivenUp) -> None:
+        task = self.open.pop(event.token)
+        self._waiting = False
+        del self._task_of[event.device]
+        self.coordinator.give_up(event.device, event.cost, event.status)
+        if event.status == "quarantined":
+            self._close(event.token, "refused")
+        else:
+            self.given_up[event.token] = task
+            if len(self.given_up) > REMEMBERED_TOKENS:
+                self.given_up.popitem(last=False)
+
+    def _quarantined(self, event: events.Quarantined) -> None:
+        member = self.members.get(event.name)
+        if member is None:
+            return
+        member.quarantined_until_s, member.quarantine_reason = event.until_s, event.reason
+        if member.device is not None and member.device not in self._task_of:
+            self.coordinator.set_status(member.device, "quarantined")
+
+    def _close(self, token: str, how: str) -> None:
+        self.closed[token] = how
+        if len(self.closed) > REMEMBERED_TOKENS:
+            self.closed.popitem(last=False)

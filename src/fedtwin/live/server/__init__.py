@@ -1,0 +1,1 @@
+"""The edge server: membership, dispatch, uploads, evaluation, and the broker looked after."""

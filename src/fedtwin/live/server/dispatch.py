@@ -1,0 +1,111 @@
+"""The rounds: the device the coordinator chooses is asked, and sent the model if it accepts. One question at a time."""
+
+import logging
+import time
+from contextlib import suppress
+
+import nats.errors
+import nats.js.errors
+from pydantic import ValidationError
+
+from fedtwin.live.logs import say
+from fedtwin.live.run import events
+from fedtwin.live.run.live_run import new_token
+from fedtwin.live.server.context import EdgeContext
+from fedtwin.live.wire.objects import delete_object, put_object
+from fedtwin.live.wire.protocol import ANSWER, Ask, Decline, Task, misfit, with_body
+
+
+class Dispatcher:
+    """Works whenever it is woken: somebody joined, an upload came, time passed."""
+
+    def __init__(self, context: EdgeContext) -> None:
+        self._context, self._run, self._core = context, context.run, context.core
+        self._objects: dict[int, str] = {}
+        self._losses = context.storage_losses
+        self._passed_at = 0.0
+
+    async def work_for_ever(self) -> None:
+        context = self._context
+        while True:
+            await context.wake.wait()
+            context.wake.clear()
+            while context.can_ask:
+                asked = self._core.next_ask(self._run.now_s())
+                if asked is None:
+                    break
+                self._run.commit(asked)
+                if isinstance(asked, events.Passed):
+                    self._passed_at = time.monotonic()
+                    say(logging.DEBUG, "passed", round=asked.round)
+                    continue
+                await self._ask(asked)
+
+    def try_again_after_a_while(self) -> None:
+        """Everybody has declined and nothing is in flight: T_max later their channels are others."""
+        wait_s = self._core.terms.max_time_s * self._core.live.time_scale
+        if self._core.waits_for_nothing and time.monotonic() - self._passed_at > wait_s:
+            self._core.try_again()
+            self._passed_at = time.monotonic()
+
+    async def _ask(self, asked: events.Asked) -> None:
+        run, core, context = self._run, self._core, self._context
+        name = core.names[asked.device]
+        question = Ask(round=asked.round).encoded()
+        begun, reconnects = time.monotonic(), context.client.stats["reconnects"]
+        try:
+            reply = await context.client.request(context.subjects.ask(name), question, timeout=core.live.ask_timeout_s)
+            answer = ANSWER.validate_json(reply.data)
+        except nats.errors.NoRespondersError:
+            run.commit(core.unanswered(asked, run.now_s(), "not connected"))
+            return
+        except (nats.errors.Error, TimeoutError):
+            if (
+                context.client.is_connected and context.client.stats["reconnects"] == reconnects
+            ):  # else it is not the device's fault
+                context.patience_with(name, time.monotonic() - begun)
+            run.commit(core.unanswered(asked, run.now_s(), "no answer"))
+            return
+        except ValidationError as error:
+            run.refuse(name, "answer", misfit(error))
+            answer = Decline(reason=f"refused: {misfit(error)}"[:500])
+        if core.is_quarantined(name):
+            run.commit(core.left_out(asked, run.now_s()))
+            return
+        if context.patience_with(name, time.monotonic() - begun) < 0.0:
+            run.commit(core.unanswered(asked, run.now_s(), "slow: its answers take too long"))
+            return
+        event = core.answered(asked, answer, new_token(), run.now_s())
+        run.commit(event)
+        if isinstance(event, events.Dispatched):
+            await self._send(name, event)
+        else:
+            say(logging.DEBUG, "declined", device=name, round=asked.round, reason=event.reason)
+
+    async def _send(self, name: str, sent: events.Dispatched) -> None:
+        """Lost on the way, it is a task whose deadline passes."""
+        context, model = self._context, self._run.model.encoded
+        task = Task(token=sent.token, round=sent.round, version=sent.version, model_bytes=len(model))
+        try:
+            if context.needs_objects:
+                task = task.model_copy(update={"object_name": await self._put(sent.version, model)})
+                model = b""
+            await context.client.publish(context.subjects.task(name), b"".join(with_body(task, model)))
+        except (nats.errors.Error, nats.js.errors.Error, TimeoutError) as error:
+            say(logging.WARNING, "a task could not be sent", device=name, reason=str(error) or type(error).__name__)
+        say(logging.DEBUG, "dispatched", device=name, round=sent.round, version=sent.version)
+
+    async def _put(self, version: int, model: bytes) -> str:
+        """The model's object, put once a version; those no task in flight needs are removed."""
+        context, bucket = self._context, self._context.subjects.models_bucket
+        if self._losses != context.storage_losses:
+            self._objects, self._losses = {}, context.storage_losses
+        if version not in self._objects:
+            name = f"model-{version}"
+            await put_object(context.js, bucket, name, model)
+            self._objects[version] = name
+            needed = {version, *(task.sent.version for task in self._core.open.values())}
+            for old in [old for old in self._objects if old not in needed]:
+                with suppress(nats.errors.Error, nats.js.errors.Error, TimeoutError):  # the task is sent all the same
+                    await delete_object(context.js, bucket, self._objects.pop(old))
+        return self._objects[version]

@@ -1,0 +1,306 @@
+"""The edge server: one run from its first hello to its last upload. Its parts are membership, dispatch and uploads."""
+
+import asyncio
+import logging
+import time
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+import nats.errors
+import nats.js.errors
+from nats.aio.client import Client
+
+from fedtwin.errors import FedtwinError
+from fedtwin.live.broker.process import Broker
+from fedtwin.live.logs import say
+from fedtwin.live.run import events
+from fedtwin.live.run.events import Event
+from fedtwin.live.run.live_run import LiveRun
+from fedtwin.live.server.context import EdgeContext
+from fedtwin.live.server.datapath import NOT_REACHED, RESTART_AFTER_S, TELL_EVERY_S, DataPath
+from fedtwin.live.server.dispatch import Dispatcher
+from fedtwin.live.server.evaluation import Evaluations
+from fedtwin.live.server.membership import Membership
+from fedtwin.live.server.standstill import Standstill
+from fedtwin.live.server.uploads import Uploads
+from fedtwin.live.server.worker import Worker
+from fedtwin.live.views.metrics import Metrics
+from fedtwin.live.views.mirror import Mirror, open_mirror
+from fedtwin.live.wire.transport import close, connect, end_tasks, unless_stopped
+
+TICK_S, PAUSED_S = 0.05, 2.0
+MIRROR_EVERY_S = 0.5
+READY_TRIES, READY_PAUSE_S = 50, 0.2
+OPEN_S = 30.0
+
+
+@dataclass
+class EdgeOptions:
+    """Where the broker is; whether it is ours to look after, and the evaluation worker, if that is."""
+
+    servers: list[str]
+    broker: Broker | None = None
+    credentials: Path | None = None
+    insecure: bool = False
+    metrics: str | None = None
+    grace_s: float = 10.0
+    worker: Worker | None = None
+
+
+class EdgeServer:
+    """Serves until all rounds are played, or it is stopped."""
+
+    def __init__(self, run: LiveRun, options: EdgeOptions) -> None:
+        self._run, self._core, self._options = run, run.core, options
+        self._metrics = Metrics()
+        self._stop_asked = asyncio.Event()
+        self._opened = False
+        self._not_reached: str | None = None
+        run.listeners += [self._count, _log]
+
+    def stop(self) -> None:
+        """No device is asked any more; uploads on their way are waited for, a little."""
+        self._stop_asked.set()
+
+    @property
+    def trouble(self) -> str | None:
+        """Why no upload came through when it ended; None where they did, or it was stopped before that was clear."""
+        return self._path.trouble if self._opened else self._not_reached
+
+    async def serve(self) -> bool:
+        """True when all rounds are played, False when ``stop`` was called."""
+        options = self._options
+        if options.metrics is not None:
+            say(logging.INFO, "metrics", port=self._metrics.serve(options.metrics))
+        client = await unless_stopped(self._connected(), self._stop_asked)
+        if client is None:
+            self._run.commit(events.Stopped(at_s=self._run.now_s(), finished=False))
+            return False
+        try:
+            self._context = EdgeContext(self._run, client)
+            self._standstill = Standstill(self._context, self._metrics)
+            self._run.listeners.append(lambda event, _: self._standstill.happened(event))
+            if await unless_stopped(self._open_until_it_works(), self._stop_asked) is None:
+                self._run.commit(events.Stopped(at_s=self._run.now_s(), finished=False))
+                return False
+            work = [
+                self._dispatcher.work_for_ever(),
+                self._tick_for_ever(),
+                self._mirror_for_ever(),
+                self._path.watch_for_ever(),
+            ]
+            tasks = [asyncio.create_task(one) for one in work]
+            try:
+                finished = await self._until_done(tasks)
+                if finished:  # while the broker is still looked after
+                    await unless_stopped(self._finish(), self._stop_asked)
+            finally:
+                await end_tasks(tasks)
+            with suppress(nats.errors.Error, nats.js.errors.Error, TimeoutError):
+                await asyncio.wait_for(self._write_mirror(), timeout=5.0)
+            self._run.commit(events.Stopped(at_s=self._run.now_s(), finished=finished))
+            return finished
+        finally:
+            await close(client)
+
+    async def _connected(self) -> Client:
+        options = self._options
+        connecting = asyncio.create_task(
+            connect(
+                options.servers,
+                name="edge",
+                inbox="edge",
+                credentials=options.credentials,
+                insecure=options.insecure,
+                on_reconnect=self._on_reconnect,
+            )
+        )
+        watching = asyncio.create_task(self._watch_while_connecting())
+        try:
+            await asyncio.wait([connecting, watching], return_when=asyncio.FIRST_COMPLETED)
+            if not connecting.done():
+                watching.result()  # a broker that cannot be started again
+            return await connecting
+        finally:
+            await end_tasks([connecting, watching])
+
+    async def _watch_while_connecting(self) -> None:
+        """It is said that nothing comes through; a broker of ours that hangs, or is gone, is started again."""
+        broker = self._options.broker
+        await asyncio.sleep(RESTART_AFTER_S)
+        while True:
+            self._not_reached = NOT_REACHED
+            say(logging.ERROR, "no upload comes through", reason=NOT_REACHED)
+            if broker is not None and not await asyncio.to_thread(broker.answers):
+                await asyncio.to_thread(broker.stop)
+                broker.restart()
+                say(logging.WARNING, "the broker did not answer and was started again")
+                self._metrics.repaired("broker")
+            await asyncio.sleep(TELL_EVERY_S)
+
+    async def _open_until_it_works(self) -> bool:
+        """The broker may be killed at this very moment."""
+        end = time.monotonic() + OPEN_S
+        while True:
+            try:
+                await self._open()
+                return True
+            except (nats.errors.Error, nats.js.errors.Error, TimeoutError) as error:
+                reason = str(error) or type(error).__name__
+                if time.monotonic() > end:
+                    raise FedtwinError(f"The broker cannot be used, is its JetStream on? {reason}.") from None
+                say(logging.WARNING, "the broker is not ready yet", reason=reason)
+                self._look_after_the_broker()
+                await asyncio.sleep(READY_PAUSE_S)
+
+    async def _open(self) -> None:
+        context = self._context
+        self._mirror: Mirror = await open_mirror(context.js, context.subjects.twin_bucket, self._core.live.replicas)
+        self._dispatcher, self._uploads = Dispatcher(context), Uploads(context)
+        self._evaluations = Evaluations(context, self._options.worker)
+        self._path = DataPath(context, self._uploads, self._options.broker, self._metrics)
+        await self._path.open()
+        await Membership(context).open()
+        say(logging.INFO, "serving", run=self._run.name, servers=" ".join(self._options.servers), version=self._core.version)
+        await context.client.publish(context.subjects.call, b"")
+        if self._core.started:
+            context.wait_for_the_fleet()
+        self._give_up_after = time.monotonic() + self._core.live.deadline_margin_s
+        context.wake.set()
+        self._opened = True
+
+    async def _on_reconnect(self) -> None:
+        say(logging.INFO, "reconnected")
+        if not self._opened:
+            return
+        self._context.wait_for_the_fleet()
+        for _ in range(READY_TRIES):
+            try:
+                await self._path.restore()
+                await self._context.client.publish(self._context.subjects.call, b"")
+                break
+            except (nats.errors.Error, nats.js.errors.Error, TimeoutError) as error:
+                say(logging.DEBUG, "the broker is not ready yet", reason=str(error) or type(error).__name__)
+                await asyncio.sleep(READY_PAUSE_S)
+        self._give_up_after = time.monotonic() + self._core.live.deadline_margin_s
+        self._context.wake.set()
+
+    async def _until_done(self, tasks: list[asyncio.Task[None]]) -> bool:
+        deadline = None
+        while not self._core.done:
+            for task in tasks:
+                if task.done() and (error := task.exception()) is not None:
+                    raise error
+            if self._uploads.trouble is not None:
+                raise self._uploads.trouble
+            if self._stop_asked.is_set():
+                self._context.stopping.set()
+                deadline = deadline or time.monotonic() + self._options.grace_s
+                if not self._core.open or time.monotonic() > deadline:
+                    return False
+            await asyncio.sleep(TICK_S)
+        return True
+
+    async def _finish(self) -> None:
+        """A stop cuts it short: all rounds have been played."""
+        await self._uploads.until_empty()
+        await self._evaluations.last()
+
+    # Time
+
+    async def _tick_for_ever(self) -> None:
+        last = time.monotonic()
+        while True:
+            await asyncio.sleep(TICK_S)
+            last, since = time.monotonic(), last
+            if last - since > PAUSED_S:
+                self._was_away(last - since)
+            self._look_after_the_broker()
+            worker = self._options.worker
+            if worker is not None and not self._context.stopping.is_set() and worker.look_after():
+                self._evaluations.worker_is_new()
+            if self._path.trouble is not None:
+                self._give_up_after = time.monotonic() + self._core.live.deadline_margin_s
+            if self._context.client.is_connected:
+                self._give_up_overdue()
+                self._mark_the_silent()
+            self._release()
+            if not self._context.stopping.is_set() and not self._core.done:
+                self._standstill.look(self._path.trouble)
+            self._evaluations.tick()
+            self._dispatcher.try_again_after_a_while()
+            self._metrics.look(self._core, connected=self._context.client.is_connected, path_ok=self._path.trouble is None)
+            self._context.wake.set()
+
+    def _look_after_the_broker(self) -> None:
+        """Started again from this very thread: a broker of the demo's kind ends with the thread that started it."""
+        broker = self._options.broker
+        if self._opened and self._path.restarting:
+            return
+        if broker is not None and not broker.alive() and not self._context.stopping.is_set():
+            say(logging.WARNING, "the broker is gone and is started again")
+            broker.restart()
+            self._metrics.repaired("broker")
+
+    def _was_away(self, away_s: float) -> None:
+        """This process stood still: what was sent to it meanwhile has not been read yet."""
+        say(logging.WARNING, f"the edge server itself stood still for {away_s:.1f} s")
+        self._give_up_after = time.monotonic() + self._core.live.deadline_margin_s
+        self._context.heard = {name: heard + away_s for name, heard in self._context.heard.items()}
+
+    def _give_up_overdue(self) -> None:
+        """Not at once after a time without the broker, or without us: uploads that waited there come first."""
+        if time.monotonic() < self._give_up_after:
+            return
+        now_s = self._run.now_s()
+        for task in self._core.overdue(now_s):
+            self._run.commit(self._core.give_up(task, now_s, "the deadline has passed", "offline"))
+            if self._core.live.late == "refuse":  # else its result may be on the way, and the upload is mixed in late
+                self._uploads.forget(task.sent.token)
+
+    def _mark_the_silent(self) -> None:
+        if not self._core.started:
+            return
+        now, limit_s = time.monotonic(), self._core.live.offline_after_s
+        for device, (name, known) in enumerate(zip(self._core.names, self._core.twin.devices, strict=True)):
+            if known.status == "idle" and now - self._context.heard.setdefault(name, now) > limit_s:
+                self._run.commit(events.StatusChanged(at_s=self._run.now_s(), device=device, status="offline"))
+                say(logging.WARNING, "silent", device=name)
+
+    def _release(self) -> None:
+        now_s = self._run.now_s()
+        for name, member in self._core.members.items():
+            if member.quarantined_until_s is not None and now_s > member.quarantined_until_s:
+                self._run.commit(events.Released(at_s=now_s, name=name))
+                say(logging.INFO, "released", device=name)
+
+    async def _mirror_for_ever(self) -> None:
+        while True:
+            await asyncio.sleep(MIRROR_EVERY_S)
+            if self._context.client.is_connected:
+                try:
+                    await self._write_mirror()
+                except (nats.errors.Error, nats.js.errors.Error, TimeoutError) as error:
+                    say(logging.DEBUG, "the twin's mirror is behind", reason=str(error) or type(error).__name__)
+
+    async def _write_mirror(self) -> None:
+        context = self._context
+        await self._mirror.write(context.core, context.strangers, context.storage_losses)
+
+    def _count(self, event: Event, run: LiveRun) -> None:  # noqa: ARG002
+        self._metrics.happened(event, self._core.live.time_scale)
+
+
+def _log(event: Event, run: LiveRun) -> None:
+    match event:
+        case events.Applied():
+            say(
+                logging.INFO, "applied", device=run.core.names[event.device], version=event.version, cost=event.cost,
+                round=f"{run.core.round}/{run.config.run.rounds}",
+                staleness=event.staleness, train_loss=event.train_loss, late=event.late, believed=event.believed,
+            )  # fmt: skip
+        case events.GivenUp():
+            say(logging.WARNING, "given up", device=run.core.names[event.device], reason=event.reason)
+        case _:
+            pass

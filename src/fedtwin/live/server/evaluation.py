@@ -1,0 +1,128 @@
+"""Evaluation of the model by a worker of its own, found over the broker: the edge server itself needs no PyTorch."""
+
+import asyncio
+import logging
+import time
+
+import nats.errors
+import nats.js.errors
+from nats.aio.msg import Msg
+from pydantic import ValidationError
+
+from fedtwin.live.logs import say
+from fedtwin.live.run import events
+from fedtwin.live.server.context import EdgeContext
+from fedtwin.live.server.worker import Worker
+from fedtwin.live.wire.objects import put_object
+from fedtwin.live.wire.protocol import EVALUATION, Evaluate, NotEvaluated, with_body
+from fedtwin.live.wire.settings import shared_settings
+
+TIMEOUT_S, LEAST_TIMEOUT_S, TIMES_THE_LAST = 120.0, 10.0, 10.0
+TRIES_AT_THE_END, TRIES_WITH_A_NEW_WORKER = 20, 60
+RETRY_S = 0.5
+OBJECT_NAME = "evaluation"
+
+
+class Evaluations:
+    """The model every ``learning.evaluate_every_s`` of the run's clock, and at the end, if a worker is there.
+
+    It may take ten times as long as the one before, and at least ten seconds; a worker of ours that takes longer is ended.
+    """
+
+    def __init__(self, context: EdgeContext, worker: Worker | None = None) -> None:
+        self._context, self._run, self._worker = context, context.run, worker
+        self._timeout_s = TIMEOUT_S
+        self._silences = 0
+        self._job: asyncio.Task[bool] | None = None
+        self._next_s = 0.0
+        self._seen_version = -1
+        self._ending = False
+        self._told = ""
+
+    def tick(self) -> None:
+        """Begins an evaluation when one is due and none goes on."""
+        learning = self._run.config.learning
+        if self._ending or learning is None or not self._run.core.started or (self._job is not None and not self._job.done()):
+            return
+        now_s = self._run.now_s()
+        if now_s >= self._next_s and self._run.core.version != self._seen_version:
+            self._job = asyncio.create_task(self._evaluate_when_due(learning.evaluate_every_s))
+
+    def worker_is_new(self) -> None:
+        """The one before has taken with it what it was asked."""
+        if self._job is not None:
+            self._job.cancel()
+
+    async def last(self) -> None:
+        """The final model."""
+        self._ending = True
+        if self._run.config.learning is None:
+            return
+        if self._job is not None:
+            await asyncio.wait([self._job])
+        if self._seen_version == self._run.core.version:
+            return
+        end, tries, silences = time.monotonic() + TIMEOUT_S, TRIES_AT_THE_END, self._silences
+        while tries > 0 and time.monotonic() < end:
+            if await self._evaluate():
+                return
+            tries -= 1
+            if self._silences > silences:
+                tries, silences = TRIES_WITH_A_NEW_WORKER, self._silences
+            await asyncio.sleep(RETRY_S)
+        say(logging.WARNING, "the final model was not evaluated")
+
+    async def _evaluate_when_due(self, every_s: float) -> bool:
+        begun_s = self._run.now_s()
+        found = await self._evaluate()
+        if found:
+            self._next_s = (begun_s // every_s + 1.0) * every_s
+        else:
+            await asyncio.sleep(RETRY_S)
+        return found
+
+    async def _answer(self, question: bytes) -> Msg:
+        context, begun, limit_s = self._context, time.monotonic(), self._timeout_s
+        try:
+            reply = await context.client.request(context.subjects.evaluate, question, timeout=limit_s)
+        except TimeoutError:
+            if context.client.is_connected and context.path_is_well:  # else it is not the worker
+                say(logging.WARNING, "not evaluated", reason=f"the worker did not answer within {limit_s:g} s")
+                self._silences += 1
+                self._timeout_s = min(2.0 * limit_s, TIMEOUT_S)
+                if self._worker is not None:
+                    self._worker.end()
+            raise
+        self._timeout_s = min(max(LEAST_TIMEOUT_S, TIMES_THE_LAST * (time.monotonic() - begun)), TIMEOUT_S)
+        return reply
+
+    async def _evaluate(self) -> bool:
+        context = self._context
+        core, model = self._run.core, self._run.model.encoded
+        round_, version, at_s, energy_j = core.round, core.version, self._run.now_s(), core.energy_j
+        request = Evaluate(model_bytes=len(model), config=shared_settings(self._run.config))
+        try:
+            if context.needs_objects:
+                await put_object(context.js, context.subjects.models_bucket, OBJECT_NAME, model)
+                request, model = request.model_copy(update={"object_name": OBJECT_NAME}), b""
+            reply = await self._answer(b"".join(with_body(request, model)))
+            found = EVALUATION.validate_json(reply.data)
+        except (nats.errors.Error, nats.js.errors.Error, TimeoutError, ValidationError) as error:
+            say(logging.DEBUG, "not evaluated", reason=str(error) or type(error).__name__)
+            return False
+        if isinstance(found, NotEvaluated):
+            if found.reason != self._told:
+                say(logging.WARNING, "not evaluated", reason=found.reason)
+            self._told = found.reason
+            if learning := self._run.config.learning:
+                self._next_s = at_s + learning.evaluate_every_s
+            return False
+        self._seen_version = version
+        self._run.commit(
+            events.Measured(
+                at_s=self._run.now_s(), round=round_, version=version, model_at_s=at_s, energy_j=energy_j,
+                test_loss=found.test_loss, test_accuracy=found.test_accuracy,
+            )
+        )  # fmt: skip
+        say(logging.INFO, "evaluated", round=round_, version=version, accuracy=found.test_accuracy, loss=found.test_loss)
+        return True

@@ -1,0 +1,116 @@
+"""Who says hello, and what the devices tell of themselves meanwhile."""
+
+import logging
+import re
+import time
+from contextlib import suppress
+
+import nats.errors
+from nats.aio.msg import Msg
+from pydantic import ValidationError
+
+from fedtwin.live.logs import say
+from fedtwin.live.run.admission import most_samples
+from fedtwin.live.server.context import EdgeContext
+from fedtwin.live.wire.objects import make_bucket
+from fedtwin.live.wire.protocol import NAME, Hello, Telemetry, Welcome, misfit
+from fedtwin.live.wire.settings import shared_settings
+
+
+class Membership:
+    """Hellos and heartbeats."""
+
+    def __init__(self, context: EdgeContext) -> None:
+        self._context, self._run, self._core = context, context.run, context.core
+        self._most_samples = most_samples(context.run.config)
+
+    async def open(self) -> None:
+        subjects, client = self._context.subjects, self._context.client
+        await client.subscribe(subjects.hello("*"), cb=self._on_hello)
+        await client.subscribe(subjects.beat("*"), cb=self._on_beat)
+
+    async def _on_hello(self, message: Msg) -> None:
+        name = message.subject.rpartition(".")[2]
+        try:
+            hello = Hello.model_validate_json(message.data)
+            reason = self._unwelcome(name, hello)
+        except ValidationError as error:
+            reason = misfit(error)
+        if reason is not None:
+            self._run.refuse(name, "hello", reason)
+            await self._respond(message, Welcome(accepted=False, reason=reason))
+            return
+        if hello.samples is not None:
+            await self._let_in(name, hello)
+        live = self._core.live
+        settings = shared_settings(self._run.config)
+        await self._respond(
+            message,
+            Welcome(
+                accepted=True,
+                config=settings,
+                time_scale=live.time_scale,
+                heartbeat_s=live.heartbeat_s,
+                fleet_is_drawn=self._run.config.fleet.file is None,
+            ),
+        )
+
+    def _unwelcome(self, name: str, hello: Hello) -> str | None:
+        if not re.fullmatch(NAME, name):
+            return "name: 1 to 64 letters, digits, - and _ are allowed"
+        if hello.samples is not None and hello.samples > self._most_samples:
+            return f"samples: {hello.samples} is over fleet.samples_max = {self._most_samples}"
+        known = self._core.members.get(name)
+        if known is not None and hello.samples is not None and hello.samples != known.joined.samples:
+            return f"samples: {known.joined.samples} were announced before, now {hello.samples}"
+        return None
+
+    async def _let_in(self, name: str, hello: Hello) -> None:
+        context, run, core = self._context, self._run, self._core
+        if name not in core.members and context.uploads_need_objects:
+            await make_bucket(context.js, context.subjects.uploads_bucket(name), 4 * run.most_upload_bytes, core.live.replicas)
+        if name not in core.members:
+            run.commit(core.join(name, hello, run.now_s()))
+            context.strangers.pop(name, None)
+            say(logging.INFO, "joined", device=name, samples=hello.samples, devices=len(core.members))
+        device = core.number_of(name)
+        task = core.task_of(device) if device is not None else None
+        if hello.fresh and task is not None:
+            run.commit(core.give_up(task, run.now_s(), "the device was started anew", "offline"))
+        context.alive(name)
+        if core.ready():
+            run.commit(core.start(run.now_s()))
+            say(logging.INFO, "started", devices=len(core.names), channels=core.channels)
+        context.wake.set()
+
+    async def _respond(self, message: Msg, answer: Welcome) -> None:
+        """Only into the inbox of who said hello: the subject for the answer is of the sender's choosing."""
+        if message.reply.startswith(f"_INBOX.{message.subject.rpartition('.')[2]}."):
+            with suppress(nats.errors.Error):
+                await message.respond(answer.encoded())
+
+    async def _on_beat(self, message: Msg) -> None:
+        name = message.subject.rpartition(".")[2]
+        if not re.fullmatch(NAME, name):
+            return
+        try:
+            telemetry = Telemetry.model_validate_json(message.data)
+        except ValidationError as error:
+            self._run.refuse(name, "telemetry", misfit(error))
+            return
+        compute = self._run.config.compute
+        if telemetry.cpu_hz is not None and not compute.cpu_hz_floor <= telemetry.cpu_hz <= 10.0 * compute.cpu_hz_max:
+            self._run.refuse(name, "telemetry", f"range: cpu_hz = {telemetry.cpu_hz:g}")
+            return
+        device = self._core.number_of(name)
+        if device is None:
+            if name in self._core.members:  # the run has not started: it waits for others
+                self._context.heard[name] = time.monotonic()
+            else:
+                self._context.remember_stranger(name, telemetry)
+            return
+        self._core.coordinator.tell(device, telemetry.gain, telemetry.cpu_hz, self._run.now_s())
+        if telemetry.busy:
+            self._context.heard[name] = time.monotonic()
+        else:
+            self._context.alive(name)

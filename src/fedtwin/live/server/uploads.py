@@ -1,0 +1,223 @@
+"""Uploads and their results, from the broker's stream, one after the other; acknowledged when all they lead to is on disk."""
+
+import asyncio
+import logging
+import time
+from contextlib import suppress
+from dataclasses import dataclass
+
+import nats.errors
+import nats.js.errors
+from nats.aio.msg import Msg
+from nats.js.api import AckPolicy, ConsumerConfig, DiscardPolicy, RetentionPolicy, StreamConfig
+from nats.js.client import JetStreamContext
+from pydantic import ValidationError
+
+from fedtwin.live.logs import say
+from fedtwin.live.run.admission import find_task
+from fedtwin.live.server.context import EdgeContext
+from fedtwin.live.wire.objects import ObjectError, delete_object, get_object
+from fedtwin.live.wire.protocol import MESSAGE_SLACK_BYTES, RESULT, TOKEN_HEADER, Done, Failed, misfit
+
+ACK_WAIT_S = 30.0
+MOST_WAITING_PER_DEVICE = 4
+CONSUMER = "edge"
+WATCHED = ("subjects", "discard", "discard_new_per_subject", "max_msgs_per_subject", "max_msg_size")
+LOOK_EVERY_S, LOOKS = 0.05, 60
+
+
+@dataclass
+class HeldUpload:
+    """The bytes of an upload whose result has not come yet. They are acknowledged with it."""
+
+    message: Msg
+    body: bytes
+    stream: int
+
+
+class Uploads:
+    """The consumer of the uploads stream."""
+
+    def __init__(self, context: EdgeContext) -> None:
+        self._context, self._run, self._core = context, context.run, context.core
+        self._held: dict[str, HeldUpload] = {}
+        self._subscription: JetStreamContext.PushSubscription | None = None
+        self._one_at_a_time = asyncio.Lock()
+        self._stream = 0
+        self.trouble: BaseException | None = None
+        self.delivered, self.busy = 0, False
+
+    async def open(self) -> None:
+        try:
+            await self._context.js.update_stream(self._stream_config())
+        except nats.js.errors.NotFoundError:
+            await self.make_stream()
+        await self.consume_anew()
+
+    async def make_stream(self) -> None:
+        """The broker does not have it, or not any more.
+
+        Numbers begin anew in it. What was delivered from the stream before is not acknowledged from now on: it would strike an
+        upload that nobody has seen.
+        """
+        async with self._one_at_a_time:
+            await self._stop_listening()
+            self._stream += 1
+            await self._context.js.add_stream(self._stream_config())
+
+    async def set_right(self) -> list[str]:
+        """What had other settings than ours, by somebody else's hand, and has them again."""
+        js, wanted, changed = self._context.js, self._stream_config(), []
+        found = (await js.stream_info(self._context.subjects.stream)).config
+        if any(getattr(found, key) != getattr(wanted, key) for key in WATCHED):
+            await js.update_stream(wanted)
+            changed.append("stream")
+        with suppress(nats.js.errors.NotFoundError):  # the pulse will tell
+            consumer = (await js.consumer_info(self._context.subjects.stream, CONSUMER)).config
+            if consumer.filter_subject or consumer.filter_subjects:
+                await self.consume_anew()
+                changed.append("consumer")
+        return changed
+
+    def _stream_config(self) -> StreamConfig:
+        """A device that floods is stopped by the broker after a few messages."""
+        subjects = self._context.subjects
+        return StreamConfig(
+            name=subjects.stream,
+            subjects=[subjects.upload("*"), subjects.result("*"), subjects.pulse],
+            retention=RetentionPolicy.WORK_QUEUE,
+            num_replicas=self._core.live.replicas,
+            discard=DiscardPolicy.NEW,
+            discard_new_per_subject=True,
+            max_msgs_per_subject=MOST_WAITING_PER_DEVICE,
+            max_msg_size=min(self._run.most_upload_bytes + MESSAGE_SLACK_BYTES, self._context.client.max_payload),
+        )
+
+    async def _stop_listening(self) -> None:
+        if self._subscription is not None:
+            with suppress(nats.errors.Error):
+                await self._subscription.unsubscribe()
+            self._subscription = None
+
+    async def consume_anew(self) -> None:
+        """A new consumer: whatever was delivered and not acknowledged before comes again at once.
+
+        Bytes from a stream that is gone do not: they are kept.
+        """
+        js, stream = self._context.js, self._context.subjects.stream
+        async with self._one_at_a_time:
+            with suppress(nats.js.errors.NotFoundError):
+                await js.delete_consumer(stream, CONSUMER)
+            await self._stop_listening()
+            self._held = {token: held for token, held in self._held.items() if held.stream != self._stream}
+            config = ConsumerConfig(
+                durable_name=CONSUMER, ack_policy=AckPolicy.EXPLICIT, ack_wait=ACK_WAIT_S, max_ack_pending=10_000
+            )
+            self._subscription = await js.subscribe(
+                "", stream=stream, durable=CONSUMER, config=config, cb=self._on_delivery, manual_ack=True
+            )
+
+    async def until_empty(self) -> None:
+        """Uploads of tasks that had been given up may still wait at the broker."""
+        for _ in range(LOOKS):
+            with suppress(nats.errors.Error, nats.js.errors.Error, TimeoutError):
+                found = await self._context.js.consumer_info(self._context.subjects.stream, CONSUMER)
+                if not found.num_pending and not found.num_ack_pending:
+                    return
+            await asyncio.sleep(LOOK_EVERY_S)
+
+    def forget(self, token: str) -> None:
+        """The upload of a task that was given up, and that nobody wants."""
+        self._held.pop(token, None)
+
+    async def _on_delivery(self, message: Msg) -> None:
+        if not message.subject.startswith(self._context.subjects.call.removesuffix("call")):
+            say(logging.WARNING, "the broker's words were directed into an inbox", subject=message.subject)
+            return
+        self.delivered, self.busy = self.delivered + 1, True
+        try:
+            await self._handle(message, self._stream)
+        except (nats.errors.Error, nats.js.errors.Error, TimeoutError) as error:
+            say(logging.WARNING, "the broker did not hear an acknowledgement", reason=str(error) or type(error).__name__)
+        except Exception as error:
+            self.trouble = error
+            raise
+        finally:
+            self.busy = False
+
+    async def _handle(self, message: Msg, stream: int) -> None:
+        if message.subject == self._context.subjects.pulse:
+            await self._ack(message, stream)
+            return
+        kind, name = message.subject.split(".")[2:4]
+        if kind == "upload":
+            await self._on_upload(name, message, stream)
+        else:
+            await self._on_result(name, message, stream)
+
+    async def _ack(self, message: Msg, stream: int) -> None:
+        if stream == self._stream:
+            await message.ack()
+
+    async def _on_upload(self, name: str, message: Msg, stream: int) -> None:
+        token = (message.headers or {}).get(TOKEN_HEADER, "")
+        reason = self._run.upload_is_expected(name, token, len(message.data))
+        if reason is None:
+            before = [old for old, held in self._held.items() if held.message.subject == message.subject]
+            forgotten = [self._held.pop(old) for old in before if old != token]  # the same again: it is not on disk yet
+            self._held[token] = HeldUpload(message, message.data, stream)
+            for held in forgotten:  # one for each device, or results that never come would fill the memory
+                await self._ack(held.message, held.stream)
+            return
+        if not reason.startswith("duplicate"):  # its result says so
+            self._run.refuse(name, "upload", reason)
+        if reason.startswith(("size", "foreign")):  # only where the token is that of a task
+            self._run.quarantine(name, reason)
+        await self._ack(message, stream)
+
+    async def _on_result(self, name: str, message: Msg, stream: int) -> None:
+        try:
+            result = RESULT.validate_json(message.data)
+        except ValidationError as error:
+            self._run.refuse(name, "result", misfit(error))
+            self._run.quarantine_if_its_own(name, message.data, misfit(error))
+            await self._ack(message, stream)
+            return
+        held, body = self._held.pop(result.token, None), None
+        if isinstance(result, Failed):
+            self._failed(name, result)
+        else:
+            body = await self._body(name, result, held)
+            self._run.receive(name, result, body, self._run.arrival_s(message.metadata.timestamp.timestamp()))
+        self._context.wake.set()
+        if held is not None:
+            await self._ack(held.message, held.stream)
+        await self._ack(message, stream)
+        if name in self._core.members:
+            self._context.heard[name] = time.monotonic()
+        if held is None and body is not None:  # an object, which was all there was of the upload until it was on our disk
+            with suppress(nats.errors.Error, nats.js.errors.Error, TimeoutError):
+                await delete_object(self._context.js, self._context.subjects.uploads_bucket(name), result.token)
+
+    async def _body(self, name: str, result: Done, held: HeldUpload | None) -> bytes | None:
+        if result.object_name is None:
+            return held.body if held is not None else None
+        if result.object_name != result.token or self._run.upload_is_expected(name, result.token, result.model_bytes):
+            return None
+        js, bucket = self._context.js, self._context.subjects.uploads_bucket(name)
+        try:
+            return await get_object(js, bucket, result.token, self._run.most_upload_bytes)
+        except ObjectError as error:
+            say(logging.WARNING, "an object could not be had", device=name, reason=str(error))
+            return None
+
+    def _failed(self, name: str, result: Failed) -> None:
+        found = find_task(self._core, name, result.token, None)
+        if found.task is None or found.late:
+            reason = found.reason or "late: the task had been given up"
+            self._run.refuse(name, "result", reason, result.token)
+            if found.attack:
+                self._run.quarantine(name, reason)
+            return
+        # not asked before it is heard again: a device that fails at once would use up all rounds in seconds
+        self._run.commit(self._core.give_up(found.task, self._run.now_s(), f"failed: {result.reason}", "offline"))

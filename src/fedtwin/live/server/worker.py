@@ -1,0 +1,76 @@
+"""The evaluation worker of an edge server: a process of its own, where PyTorch may be imported."""
+
+import subprocess
+import sys
+import time
+from contextlib import suppress
+
+from fedtwin.config import Config
+from fedtwin.errors import FedtwinError
+from fedtwin.live.server.place import Place
+from fedtwin.processes import ended_with_parent
+
+WORKER_PAUSE_S = 5.0
+STOP_S = 5.0
+
+
+class Worker:
+    """A process that is started again when it ends, though not all the time."""
+
+    def __init__(self, command: list[str]) -> None:
+        self._command = command
+        self._start()
+
+    def _start(self) -> None:
+        self._started = time.monotonic()
+        self._process = subprocess.Popen(
+            self._command, stdin=subprocess.DEVNULL, start_new_session=True, preexec_fn=ended_with_parent()
+        )
+
+    def look_after(self) -> bool:
+        """True where it had ended and was started again."""
+        if self._process.poll() is None or time.monotonic() - self._started <= WORKER_PAUSE_S:
+            return False
+        self._start()
+        return True
+
+    def end(self) -> None:
+        """It does not answer any more: the next look starts another."""
+        self._process.kill()
+
+    def stop(self) -> None:
+        """Asks it to end, and insists after a while, or when cut short."""
+        self._process.terminate()
+        try:
+            with suppress(subprocess.TimeoutExpired):
+                self._process.wait(STOP_S)
+        finally:
+            self._process.kill()
+            self._process.wait()
+
+
+def evaluator_command(servers: list[str], run: str, code: str | None, place: Place, logs: list[str]) -> list[str]:
+    command = [sys.executable, "-m", "fedtwin", "evaluator", "--run", run, *logs]
+    for url in servers:
+        command += ["--server", url]
+    if code is not None:
+        command += ["--code", code]
+    credentials = place.credentials_of("evaluator")
+    if credentials is not None:
+        command += ["--credentials", str(credentials)]
+    return [*command, "--insecure"] if place.insecure else command
+
+
+def initial_model_of(config: Config) -> bytes:
+    """The initial model, from a process of its own: this one stays without PyTorch."""
+    code = (
+        "import sys; from fedtwin.config import Config; from fedtwin.live.server.evaluator import initial_model; "
+        "sys.path.append(''); sys.stdout.buffer.write(initial_model(Config.model_validate_json(sys.stdin.buffer.read())))"
+    )
+    made = subprocess.run(
+        [sys.executable, "-c", code], input=config.model_dump_json(exclude_none=True).encode(), capture_output=True, check=False
+    )
+    if made.returncode != 0:
+        last = (made.stderr.decode(errors="replace").strip().splitlines() or ["no message"])[-1]
+        raise FedtwinError(f"The initial model cannot be made: {last.rpartition('FedtwinError: ')[2].rstrip('.')}.")
+    return made.stdout

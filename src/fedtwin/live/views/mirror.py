@@ -1,0 +1,67 @@
+"""The twin in a key-value bucket with history, for whoever wants to watch. The ledger is the truth; this is a copy of it."""
+
+import json
+from collections.abc import Mapping
+
+import nats.errors
+import nats.js.errors
+from nats.js import JetStreamContext
+from nats.js.api import KeyValueConfig
+from nats.js.kv import KeyValue
+
+from fedtwin.live.run.core import Core
+from fedtwin.live.wire.protocol import Telemetry
+from fedtwin.twin import DeviceTwin, queue_at
+
+HISTORY = 32
+
+
+class Mirror:
+    """Key ``device.NAME``: the twin of one device; ``stranger.NAME``: telemetry of one that has not joined; ``model``.
+
+    Only what has changed is written.
+    """
+
+    def __init__(self, store: KeyValue) -> None:
+        self._store = store
+        self._written: dict[str, object] = {}
+        self._losses = 0
+
+    async def write(self, core: Core, strangers: Mapping[str, Telemetry], storage_losses: int) -> None:
+        if self._losses != storage_losses:
+            self._written, self._losses = {}, storage_losses
+        for name, telemetry in list(strangers.items()):
+            await self._put(f"stranger.{name}", telemetry, telemetry.model_dump(mode="json", exclude_none=True))
+        if not core.started:
+            return
+        state = {"version": core.version, "round": core.round, "changes": core.changes}
+        await self._put("model", tuple(state.values()), state)
+        for name, device in zip(list(core.names), core.twin.devices, strict=True):
+            await self._put(f"device.{name}", device, _as_dict(core, device))
+
+    async def _put(self, key: str, state: object, shown: object) -> None:
+        if self._written.get(key) != state:
+            await self._store.put(key, json.dumps(shown).encode())
+            self._written[key] = state
+
+
+async def open_mirror(js: JetStreamContext, bucket: str, replicas: int) -> Mirror:
+    try:
+        return Mirror(await js.key_value(bucket))
+    except (nats.js.errors.NotFoundError, nats.js.errors.BucketNotFoundError):
+        return Mirror(await js.create_key_value(KeyValueConfig(bucket=bucket, history=HISTORY, replicas=replicas)))
+
+
+def _as_dict(core: Core, device: DeviceTwin) -> dict[str, object]:
+    facts = {key: fact._asdict() if fact is not None else None for key, fact in (
+        ("samples", device.samples), ("gain", device.gain), ("cpu_hz", device.cpu_hz), ("compute_s", device.compute_s)
+    )}  # fmt: skip
+    return {
+        **facts,
+        "status": device.status,
+        "selections": device.selections,
+        "declines": device.declines,
+        "mean_cost": device.mean_cost,
+        "queue": queue_at(device.queue, device.queue_round, core.round + 1, core.twin.min_mean_samples),
+        "model_version": device.model_version,
+    }

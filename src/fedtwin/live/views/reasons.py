@@ -1,0 +1,32 @@
+"""Why uploads came to nothing, counted: declines, tasks given up, refusals."""
+
+from collections import Counter
+
+from fedtwin.live.run import events
+from fedtwin.live.run.events import Event
+
+MOST_KINDS, MOST_TOLD, MOST_CHARACTERS = 100, 8, 80
+OTHERS = "other reasons"
+
+
+class Reasons(Counter[str]):
+    """Partly words of devices: cut, and no more kinds than can be kept."""
+
+    def happened(self, event: Event) -> None:
+        match event:
+            case events.Declined():
+                self._add(f"declined: {event.reason}")
+            case events.GivenUp():
+                self._add(f"given up: {event.reason}")
+            case events.Refused():
+                self._add(f"refused: {event.reason.partition(':')[0]}")
+            case _:
+                pass
+
+    def told(self) -> list[str]:
+        """The most frequent ones, each with its count."""
+        return [f"{reason} ({count})" for reason, count in self.most_common(MOST_TOLD)]
+
+    def _add(self, reason: str) -> None:
+        reason = reason[:MOST_CHARACTERS]
+        self[reason if reason in self or len(self) < MOST_KINDS else OTHERS] += 1

@@ -1,0 +1,1 @@
+"""What edge server, devices and workers say to each other, and how it travels."""

@@ -1,0 +1,179 @@
+"""A connection to the broker: plain text on this machine only, TLS with certificates of both sides everywhere else."""
+
+import asyncio
+import logging
+import ssl
+from collections.abc import Awaitable, Callable, Coroutine, Sequence
+from contextlib import suppress
+from pathlib import Path
+from random import uniform
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from fedtwin.errors import FedtwinError
+from fedtwin.live.wire.addresses import check_address, is_loopback, reason_of, ssl_context
+
+if TYPE_CHECKING:
+    from nats.aio.client import Client
+
+__all__ = ["check_address", "close", "connect", "is_loopback", "ssl_context", "unless_stopped"]
+T = TypeVar("T")
+Callback = Callable[[], Awaitable[None]]
+LOG = logging.getLogger("fedtwin.live")
+CONNECT_TIMEOUT_S = 5
+RECONNECT_S = (0.1, 0.3)  # drawn per client, so that a fleet does not come back all at once
+REFUSED_S = 2.0
+CLOSE_S, REFUSED_CLOSE_S = 2.0, 0.2
+CANCEL_AGAIN_S = 0.2
+PENDING_BYTES = 64 * 2**20
+REFUSALS = ("authorization", "authentication", "certificate", "tls", "ssl")
+logging.getLogger("asyncio").addFilter(lambda record: "eof_received() has no effect when using ssl" not in record.getMessage())
+
+
+async def connect(
+    servers: list[str],
+    *,
+    name: str,
+    inbox: str,
+    credentials: Path | None,
+    insecure: bool,
+    on_disconnect: Callback | None = None,
+    on_reconnect: Callback | None = None,
+    keep_trying: bool = True,
+) -> "Client":
+    """A connection that comes back by itself, for ever.
+
+    With ``keep_trying`` the first connection is tried until it works, and what stands in its way is logged once; without, one
+    failure is a ``FedtwinError``. A device that is revoked while connected is cut off, and then refused at every attempt.
+    """
+    for server in servers:
+        check_address(server, credentials=credentials, insecure=insecure)
+    context = None if credentials is None else ssl_context(credentials)
+    told = ""
+    while True:
+        try:
+            return await _connected(servers, name, inbox, context, on_disconnect, on_reconnect)
+        except (TimeoutError, OSError, _nats_error()) as error:
+            sentence = _sentence(servers, error, context is not None)
+            if not keep_trying:
+                raise FedtwinError(sentence) from None
+            if sentence != told:
+                LOG.warning("%s Trying again until it works.", sentence)
+                told = sentence
+            await asyncio.sleep(uniform(*RECONNECT_S))
+
+
+async def _connected(
+    servers: list[str],
+    name: str,
+    inbox: str,
+    context: ssl.SSLContext | None,
+    on_disconnect: Callback | None,
+    on_reconnect: Callback | None,
+) -> "Client":
+    from fedtwin.live.wire.client import Client
+
+    client, last = Client(), _LastTrouble()
+
+    async def closed() -> None:
+        error = client.last_error
+        if last.client and error is not None and error not in (last.error, last.settled):  # the library tells nobody else
+            LOG.error("%s: the server closed the connection for good: %s.", name, reason_of(error))
+
+    async def back() -> None:
+        client.options["reconnect_time_wait"] = uniform(*RECONNECT_S)
+        last.error, last.settled = None, client.last_error
+        if on_reconnect is not None:
+            await on_reconnect()
+
+    try:
+        await client.connect(
+            servers,
+            name=name,
+            inbox_prefix=f"_INBOX.{inbox}",
+            error_cb=last.heard,
+            disconnected_cb=on_disconnect,
+            reconnected_cb=back,
+            closed_cb=closed,
+            allow_reconnect=False,
+            max_reconnect_attempts=1,
+            reconnect_time_wait=uniform(*RECONNECT_S),  # type: ignore[arg-type]
+            connect_timeout=CONNECT_TIMEOUT_S,
+            pending_size=PENDING_BYTES,
+            tls=context,
+            tls_handshake_first=context is not None,  # the library would go without TLS if the greeting asked for none
+        )
+        if not client.is_connected:  # TLS 1.3 refuses a client after its handshake: to the library an end without an error
+            raise last.error or ConnectionResetError("the TLS handshake was refused: the certificate is not accepted")
+    except BaseException as error:
+        await close(client, REFUSED_CLOSE_S)
+        if last.error is not None and type(error).__name__ == "NoServersError":
+            raise last.error from None
+        raise
+    client.options.update(allow_reconnect=True, max_reconnect_attempts=-1)
+    last.client, last.error = client, None
+    return client
+
+
+async def unless_stopped(work: Coroutine[Any, Any, T], stop: asyncio.Event) -> T | None:
+    """What ``work`` gives; or None where a stop was asked for first, and ``work`` is given up."""
+    task, asked = asyncio.create_task(work), asyncio.create_task(stop.wait())
+    try:
+        await asyncio.wait([task, asked], return_when=asyncio.FIRST_COMPLETED)
+        return task.result() if task.done() else None
+    finally:
+        await end_tasks([task, asked])
+
+
+async def end_tasks(tasks: Sequence[asyncio.Task[Any]]) -> None:
+    """Cancels until they end: a task that waits for an answer can miss a cancellation, if the answer comes at that moment."""
+    while pending := [task for task in tasks if not task.done()]:
+        for task in pending:
+            task.cancel()
+        await asyncio.wait(pending, timeout=CANCEL_AGAIN_S)
+    await asyncio.gather(*tasks, return_exceptions=True)
+
+
+async def close(client: "Client", limit_s: float = CLOSE_S) -> None:
+    """Ends a connection. The library's own ``close`` waits for ever when the last TLS handshake failed."""
+    with suppress(TimeoutError, OSError, _nats_error()):
+        await asyncio.wait_for(client.close(), limit_s)
+
+
+class _LastTrouble:
+    """Hears what the library has to say: kept while the first connection is made, logged afterwards, the same thing once."""
+
+    def __init__(self) -> None:
+        self.error: Exception | None = None
+        self.settled: Exception | None = None
+        self.client: Client | None = None
+
+    async def heard(self, error: Exception) -> None:
+        before, self.error = self.error, error
+        if self.client is None or repr(before) == repr(error):
+            return
+        LOG.warning("%s: %s.", self.client.options["name"], reason_of(error))
+        if _is_refusal(error):
+            self.client.options["reconnect_time_wait"] = REFUSED_S
+
+
+def _sentence(servers: list[str], error: BaseException, secure: bool) -> str:
+    reason = reason_of(error)
+    place = ", ".join(servers)
+    if _is_refusal(error):
+        hint = "" if secure else " (it may want --credentials)"
+        return f"server {place} and this device do not accept each other: {reason}{hint}."
+    if isinstance(error, TimeoutError) or "expecting INFO" in reason:
+        reason = "no answer in time" if secure else "no greeting in time, it may want TLS and --credentials"
+    return f"server {place} cannot be reached: {reason}."
+
+
+def _is_refusal(error: BaseException) -> bool:
+    return isinstance(error, ssl.SSLError) or any(word in str(error).lower() for word in REFUSALS)
+
+
+def _nats_error() -> type[Exception]:
+    try:
+        from nats.errors import Error
+    except ImportError:
+        raise FedtwinError("the live fleet needs nats-py: pip install 'fedtwin[live]'.") from None
+    return Error

@@ -1,0 +1,155 @@
+"""The managed broker: started, killed, found again, restarted on its port; what it has acknowledged stays."""
+
+import asyncio
+import json
+import os
+import signal
+import subprocess
+import sys
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from fedtwin.errors import FedtwinError
+from fedtwin.live.broker.process import Broker, BrokerOptions
+from fedtwin.live.broker.provisioning import provision
+from fedtwin.live.wire.transport import connect
+from fedtwin.processes import runs_with
+from tests.live.brokers import running, until
+
+STARTER = """
+import os, sys
+from pathlib import Path
+from fedtwin.live.broker.process import Broker, BrokerOptions
+folder = Path(sys.argv[1])
+broker = Broker.start(folder / "broker", BrokerOptions(folder / "store"), die_with_parent=sys.argv[2] == "dies")
+print(broker.pid, flush=True)
+os.kill(os.getpid(), 9)
+"""
+
+
+def started_and_orphaned(folder: Path, how: str) -> int:
+    """A broker whose starter has been killed; gives its process."""
+    done = subprocess.run([sys.executable, "-c", STARTER, str(folder), how], stdout=subprocess.PIPE, text=True, check=False)
+    assert done.returncode == -signal.SIGKILL
+    return int(done.stdout)
+
+
+async def say(url: str, *, word: bytes | None) -> int:
+    """Stores a word in the stream, made if need be; gives how many there are."""
+    client = await connect([url], name="a", inbox="a", credentials=None, insecure=False)
+    stream = client.jetstream()
+    await stream.add_stream(name="words", subjects=["word"])
+    if word is not None:
+        await stream.publish("word", word)
+    count = (await stream.stream_info("words")).state.messages
+    await client.close()
+    return count
+
+
+@pytest.mark.parametrize("fsync", [False, True])
+def test_what_was_acknowledged_survives_a_kill(tmp_path: Path, fsync: bool) -> None:
+    broker = Broker.start(tmp_path / "broker", BrokerOptions(tmp_path / "store", fsync=fsync), die_with_parent=True)
+    try:
+        assert asyncio.run(say(broker.url, word=b"one")) == 1
+        port = broker.options.port
+        os.kill(broker.pid, signal.SIGKILL)
+        assert asyncio.run(until(lambda: not broker.alive()))
+        broker.restart()
+        assert broker.options.port == port and broker.alive()
+        assert asyncio.run(say(broker.url, word=None)) == 1
+        assert ("sync_interval: always" in (tmp_path / "broker/nats.conf").read_text()) == fsync
+    finally:
+        broker.stop()
+
+
+def test_the_record_says_where_it_is(tmp_path: Path) -> None:
+    with running(tmp_path) as broker:
+        record = json.loads((tmp_path / "broker/broker.json").read_text())
+        assert record == {"pid": broker.pid, "port": broker.options.port, "mqtt_port": None, "url": broker.url}
+        assert os.getsid(broker.pid) == broker.pid  # Ctrl-C in a terminal goes to a session
+        assert int((tmp_path / "broker/nats.pid").read_text()) == broker.pid
+        with pytest.raises(FedtwinError, match="is running already"):
+            Broker.start(tmp_path / "broker", broker.options)
+    assert not broker.alive()
+    broker.stop()
+
+
+def test_an_orphan_is_adopted_and_a_dead_one_comes_back_on_its_port(tmp_path: Path) -> None:
+    pid = started_and_orphaned(tmp_path, "stays")
+    options = BrokerOptions(tmp_path / "store")
+    broker = Broker.adopt_or_start(tmp_path / "broker", options)
+    try:
+        assert broker.pid == pid and broker.alive()
+        assert asyncio.run(say(broker.url, word=b"one")) == 1
+        broker.stop()
+        assert not broker.alive() and not runs_with(pid, "nats-server")
+        again = Broker.adopt_or_start(tmp_path / "broker", options, die_with_parent=True)
+        try:
+            assert again.url == broker.url and again.pid != pid
+            assert asyncio.run(say(again.url, word=None)) == 1
+        finally:
+            again.stop()
+    finally:
+        broker.stop()
+
+
+def test_an_orphan_with_other_settings_is_replaced(tmp_path: Path) -> None:
+    pid = started_and_orphaned(tmp_path, "stays")
+    broker = Broker.adopt_or_start(tmp_path / "broker", BrokerOptions(tmp_path / "store", max_payload_bytes=2**20))
+    try:
+        assert broker.pid != pid and not runs_with(pid, "nats-server")
+        assert "max_payload: 1048576" in (tmp_path / "broker/nats.conf").read_text()
+    finally:
+        broker.stop()
+
+
+@pytest.mark.skipif(not sys.platform.startswith("linux"), reason="the system tells a child of its parent's end on Linux only")
+def test_it_ends_with_its_parent_if_asked(tmp_path: Path) -> None:
+    pid = started_and_orphaned(tmp_path, "dies")
+    assert asyncio.run(until(lambda: not runs_with(pid, "nats-server")))
+
+
+def test_a_recorded_process_that_is_another_program_is_left_alone(tmp_path: Path) -> None:
+    with running(tmp_path) as first:
+        options = first.options
+    (tmp_path / "broker/broker.json").write_text(json.dumps({"pid": os.getpid(), "port": options.port}))
+    broker = Broker.adopt_or_start(tmp_path / "broker", replace(options, port=None), die_with_parent=True)
+    try:
+        assert broker.pid != os.getpid() and broker.options.port == options.port
+    finally:
+        broker.stop()
+
+
+def test_a_taken_port_is_one_sentence(tmp_path: Path) -> None:
+    with running(tmp_path) as first:
+        options = BrokerOptions(tmp_path / "other", port=first.options.port)
+        with pytest.raises(FedtwinError, match=r"does not start: .*address already in use"):
+            Broker.start(tmp_path / "second", options)
+        assert first.alive()
+
+
+@pytest.mark.parametrize("host", ["0.0.0.0", "::", "edge.example", "192.0.2.1"])
+def test_listening_to_others_needs_credentials(tmp_path: Path, host: str) -> None:
+    with pytest.raises(FedtwinError, match=r"without credentials: .*--insecure"):
+        Broker.start(tmp_path / "broker", BrokerOptions(tmp_path / "store", host=host))
+    assert not (tmp_path / "broker").exists()
+
+
+def test_incomplete_credentials_are_named(tmp_path: Path) -> None:
+    with pytest.raises(FedtwinError, match=r"lack a readable ca\.pem"):
+        Broker.start(tmp_path / "broker", BrokerOptions(tmp_path / "store", credentials=tmp_path / "none"))
+
+
+@pytest.mark.parametrize("secure", [False, True])
+def test_a_broker_that_hangs_does_not_answer(tmp_path: Path, secure: bool) -> None:
+    if secure:
+        provision(tmp_path / "fleet", run="main", server_names=["127.0.0.1"], devices=[])
+    with running(tmp_path, tmp_path / "fleet" if secure else None) as broker:
+        assert broker.answers()
+        os.kill(broker.pid, signal.SIGSTOP)
+        assert not broker.answers(limit_s=0.3)
+        os.kill(broker.pid, signal.SIGCONT)
+        assert broker.answers()
+    assert not broker.answers()

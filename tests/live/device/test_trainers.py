@@ -1,0 +1,127 @@
+"""What a device does with a model."""
+
+import json
+import sys
+import threading
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from fedtwin.config import Config, build_config
+from fedtwin.errors import FedtwinError
+from fedtwin.live.device.trainers import CommandTrainer, NoTrainer, TorchTrainer, TrainingError
+from fedtwin.live.wire.tensors import Codec
+
+
+def python(folder: Path, code: str, samples: int = 7, limit_s: float = 20.0) -> CommandTrainer:
+    (folder / "train.py").write_text(f"import json, os, sys, time\nfrom pathlib import Path\n{code}\n", encoding="utf-8")
+    trainer = CommandTrainer(f"{sys.executable} '{folder / 'train.py'}'", samples, limit_s)
+    assert trainer.prepare(Config()) == samples
+    return trainer
+
+
+COPY = "Path(os.environ['FEDTWIN_UPDATE']).write_bytes(Path(os.environ['FEDTWIN_MODEL']).read_bytes()[::-1])"
+
+
+def test_no_training_gives_the_model_back() -> None:
+    trainer = NoTrainer(12)
+    assert trainer.prepare(Config()) == 12
+    assert trainer.train(b"abc", 1) == (b"abc", None)
+    trainer.stop()
+
+
+def test_a_command_gets_the_model_and_the_settings(tmp_path: Path) -> None:
+    told = tmp_path / "told.json"
+    code = f"{COPY}\nPath({str(told)!r}).write_text(json.dumps({{k: v for k, v in os.environ.items() if 'FEDTWIN' in k}}))"
+    trainer = python(tmp_path, code)
+    trainer.prepare(build_config({}, {"learning.local_epochs": 3}))
+    assert trainer.train(b"abc", 5) == (b"cba", None)
+    environment = json.loads(told.read_text(encoding="utf-8"))
+    assert environment["FEDTWIN_ROUND"] == "5" and environment["FEDTWIN_SAMPLES"] == "7"
+    assert json.loads(environment["FEDTWIN_LEARNING"])["local_epochs"] == 3
+    assert not Path(environment["FEDTWIN_MODEL"]).exists(), "nothing is left behind"
+
+
+@pytest.mark.parametrize(
+    ("report", "loss"),
+    [('{"train_loss": 0.25}', 0.25), ("{}", None), ("[]", None), ("nonsense", None), ('{"train_loss": "much"}', None)],
+)
+def test_a_report_is_read_if_it_can_be(tmp_path: Path, report: str, loss: float | None) -> None:
+    trainer = python(tmp_path, f"{COPY}\nPath(os.environ['FEDTWIN_REPORT']).write_text({report!r})")
+    assert trainer.train(b"abc", 1).train_loss == loss
+
+
+@pytest.mark.parametrize(
+    ("code", "words"),
+    [
+        ("sys.exit('no oil left')", "ended with 1: no oil left"),
+        ("sys.exit(3)", "ended with 3: no message"),
+        ("sys.stderr.buffer.write(bytes([255])); sys.exit(2)", "ended with 2: "),
+        ("pass", "wrote no FEDTWIN_UPDATE"),
+        ("time.sleep(30)", "took longer than 0.5 s"),
+    ],
+)
+def test_a_command_that_fails_says_why(tmp_path: Path, code: str, words: str) -> None:
+    with pytest.raises(TrainingError, match=words):
+        python(tmp_path, code, limit_s=0.5 if "sleep" in code else 20.0).train(b"abc", 1)
+
+
+def test_what_a_command_prints_is_its_own_business(tmp_path: Path) -> None:
+    trainer = python(tmp_path, f"{COPY}\nfor out in (sys.stdout, sys.stderr): out.buffer.write(bytes([255]) * 200_000)")
+    assert trainer.train(b"abc", 1).body == b"cba"
+
+
+def test_a_command_can_be_stopped(tmp_path: Path) -> None:
+    trainer = python(tmp_path, f"Path({str(tmp_path / 'mark')!r}).touch(); time.sleep(30)")
+    trainer.stop()
+    failed: list[str] = []
+
+    def work() -> None:
+        try:
+            trainer.train(b"abc", 1)
+        except TrainingError as error:
+            failed.append(str(error))
+
+    thread = threading.Thread(target=work)
+    thread.start()
+    end = time.monotonic() + 10.0
+    while not (tmp_path / "mark").exists() and time.monotonic() < end:
+        time.sleep(0.01)
+    trainer.stop()
+    thread.join(timeout=10.0)
+    assert failed and "ended with -15" in failed[0]
+
+
+@pytest.mark.parametrize(("command", "words"), [("'", "cannot be split into words"), ("  ", "--command is empty")])
+def test_a_command_must_be_words(command: str, words: str) -> None:
+    with pytest.raises(FedtwinError, match=words):
+        CommandTrainer(command, 5)
+
+
+def test_a_program_that_is_not_there_is_named() -> None:
+    with pytest.raises(TrainingError, match="/no/such/program cannot be run: No such file"):
+        CommandTrainer("/no/such/program x", 5).train(b"", 1)
+
+
+def test_pytorch_trains_the_same_way_every_time() -> None:
+    from fedtwin.live.server.evaluator import initial_model
+
+    config = build_config({}, {"learning.model": "mlp", "fleet.devices": 4, "fleet.channels": 2})
+    trainer = TorchTrainer("press-1", None, None, 2)
+    samples = trainer.prepare(config)
+    assert 0 < samples <= 500
+    model = initial_model(config)
+    first, second, other = trainer.train(model, 1), trainer.train(model, 1), trainer.train(model, 2)
+    assert first == second and first.body != other.body and first.body != model
+    assert first.train_loss is not None and 0.0 < first.train_loss < 10.0
+    codec = trainer._codec
+    assert isinstance(codec, Codec) and np.isfinite(codec.decode(first.body).floats).all()
+    with pytest.raises(TrainingError, match="does not fit"):
+        trainer.train(b"nonsense", 1)
+
+
+def test_pytorch_must_be_prepared() -> None:
+    with pytest.raises(TrainingError, match="not prepared"):
+        TorchTrainer("press-1", None, None, None).train(b"", 1)

@@ -1,0 +1,182 @@
+"""The live core decides as the simulator does, and comes back from its ledger as it was."""
+
+import heapq
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from fedtwin.config import Config, build_config
+from fedtwin.errors import FedtwinError
+from fedtwin.formulas.power import REASONS, full_power_plan, optimal_plan
+from fedtwin.live.run import events
+from fedtwin.live.run.admission import believe
+from fedtwin.live.run.core import Core
+from fedtwin.live.run.ledger import Ledger, cut_torn_line, read_events
+from fedtwin.live.wire.protocol import Accept, Decline, Done, Hello, Reading
+from fedtwin.policies import load_policy, power_rule
+from fedtwin.policies.base import Policy
+from fedtwin.registry import POLICIES
+from fedtwin.sim import simulate
+from fedtwin.world.world import World
+
+HONEST = [name for name in POLICIES if isinstance(load_policy(name), Policy)]
+
+
+def config_of(policy: str, devices: int, channels: int, rounds: int, seed: int, **more: object) -> Config:
+    named = {"fleet.devices": devices, "fleet.channels": channels, "run.rounds": rounds, "run.seed": seed}
+    return build_config({}, {**named, "policy.name": policy, "policy.feedback": "on-arrival", **more})
+
+
+class Script:
+    """Plays the part of network and devices: they answer and report what the simulator's devices would."""
+
+    def __init__(self, config: Config) -> None:
+        self.config, self.core, self.world = config, Core(config), World(config)
+        self.plan = optimal_plan if power_rule(config) == "optimal" else full_power_plan
+        self.clock_s, self.tokens = 0.0, 0
+        self.log: list[events.Event] = []
+        self.in_flight: list[tuple[float, int, str, Done]] = []
+
+    def happen(self, event: events.Event) -> None:
+        self.log.append(event)
+        self.core.apply(event)
+
+    def begin(self) -> None:
+        for device, known in enumerate(self.world.fleet):
+            self.happen(self.core.join(f"d{device}", Hello(samples=known.samples), 0.0))
+        assert self.core.ready()
+        self.happen(self.core.start(0.0))
+
+    def ask_all(self) -> None:
+        while (asked := self.core.next_ask(self.clock_s)) is not None:
+            self.happen(asked)
+            if isinstance(asked, events.Passed):
+                continue
+            draw = self.world.draw(asked.device, asked.round)
+            plan = self.plan(self.world.terms, draw.gain, draw.cpu_hz, self.world.fleet[asked.device].samples)
+            answer: Accept | Decline = Decline(reason=REASONS[plan.reason], gain=draw.gain, cpu_hz=draw.cpu_hz)
+            if plan.feasible:
+                answer = Accept(
+                    gain=draw.gain, cpu_hz=draw.cpu_hz, power_w=plan.power_w, compute_s=plan.compute_s,
+                    upload_s=plan.upload_s, compute_j=plan.compute_j, upload_j=plan.upload_j,
+                )  # fmt: skip
+            self.tokens += 1
+            event = self.core.answered(asked, answer, f"{self.tokens:032x}", self.clock_s)
+            self.happen(event)
+            if isinstance(event, events.Dispatched):
+                done = Done(
+                    token=event.token, version=event.version, samples=self.world.fleet[asked.device].samples, model_bytes=0,
+                    train_loss=None, cpu_hz=draw.cpu_hz, cpu_source="modelled", power_w=plan.power_w,
+                    compute_s=_modelled(plan.compute_s), upload_s=_modelled(plan.upload_s),
+                    compute_j=_modelled(plan.compute_j), upload_j=_modelled(plan.upload_j), link_s=_modelled(0.0),
+                )  # fmt: skip
+                arrives_s = self.clock_s + plan.compute_s + plan.upload_s
+                heapq.heappush(self.in_flight, (arrives_s, asked.device, event.token, done))
+
+    def arrive(self) -> None:
+        if self.core.waits_for_nothing:
+            self.clock_s += self.world.terms.max_time_s
+            self.core.try_again()
+            return
+        self.clock_s, device, token, done = heapq.heappop(self.in_flight)
+        elapsed_s = self.clock_s - self.core.open[token].sent.at_s
+        believed = believe(done, elapsed_s, self.world.terms, self.core.live)
+        assert believed.agrees
+        self.happen(_applied(self.core, token, device, self.clock_s, believed.cost, believed.compute_s))
+
+    def play(self) -> None:
+        self.begin()
+        self.ask_all()
+        while self.core.round < self.config.run.rounds:
+            self.arrive()
+            self.ask_all()
+
+
+def _modelled(value: float) -> Reading:
+    return Reading(value=value, source="modelled")
+
+
+def _applied(core: Core, token: str, device: int, at_s: float, cost: float, compute_s: float) -> events.Applied:
+    sent = core.open[token].sent
+    return events.Applied(
+        at_s=at_s, token=token, device=device, version=core.version + 1, changed=True, staleness=core.version - sent.version,
+        late=False, compute_s=compute_s, upload_s=sent.upload_s, compute_j=sent.compute_j, upload_j=sent.upload_j, cost=cost,
+        train_loss=None, elapsed_s=at_s - sent.at_s, reported_s=0.0, believed=True, sources={}, link_s=0.0, uploaded_bytes=0,
+    )  # fmt: skip
+
+
+def decisions(log: list[events.Event]) -> list[tuple[int, int, float, float, float]]:
+    asked = [event for event in log if isinstance(event, events.Asked) and event.round > 0]
+    return [(event.round, event.device, event.score, event.queue, event.total_queue) for event in asked]
+
+
+@pytest.mark.filterwarnings("ignore::fedtwin.errors.FedtwinWarning")
+@pytest.mark.parametrize("policy", HONEST)
+@pytest.mark.parametrize(("devices", "channels", "max_time_s"), [(12, 5, 1.0), (9, 9, 0.7), (6, 4, 0.42)])
+def test_the_live_core_decides_as_the_simulator(policy: str, devices: int, channels: int, max_time_s: float) -> None:
+    config = config_of(policy, devices, channels, 300, 3, **{"objective.max_time_s": max_time_s, "policy.power": "optimal"})
+    script = Script(config)
+    script.play()
+    rounds = simulate(config).rounds.to_pylist()
+    expected = [(row["round"], row["device"], row["index"], row["queue"], row["total_queue"]) for row in rounds]
+    assert decisions(script.log) == expected
+    if max_time_s < 0.5:
+        assert any(row["declined"] for row in rounds)
+
+
+def test_full_power_parity() -> None:
+    config = config_of("random", 10, 4, 200, 1)
+    script = Script(config)
+    script.play()
+    assert [d[1] for d in decisions(script.log)] == [row["device"] for row in simulate(config).rounds.to_pylist()]
+
+
+@given(
+    seed=st.integers(0, 10**6), devices=st.integers(1, 8), rounds=st.integers(1, 40), cut=st.integers(0, 400),
+    channels=st.integers(1, 8),
+)  # fmt: skip
+def test_a_replay_gives_the_state_back(seed: int, devices: int, rounds: int, cut: int, channels: int) -> None:
+    config = config_of("cu-ucb", devices, min(channels, devices), rounds, seed)
+    script = Script(config)
+    script.play()
+    events_so_far = script.log[: max(devices + 1, cut)]
+    whole, again = Core(config), Core(config)
+    for event in script.log:
+        whole.apply(event)
+    assert whole.twin == script.core.twin
+    assert (whole.open, whole.round, whole.version) == (script.core.open, script.core.round, script.core.version)
+    for event in events_so_far:
+        again.apply(event)
+    following = script.log[len(events_so_far) :]
+    if following and isinstance(following[0], events.Asked | events.Passed):
+        assert again.next_ask(following[0].at_s) == following[0]
+
+
+def test_the_ledger_survives_a_torn_line(tmp_path: Path) -> None:
+    path = tmp_path / "ledger.jsonl"
+    ledger = Ledger(path, fsync=True)
+    first = events.Passed(at_s=1.0, round=1)
+    ledger.append(first)
+    ledger.close()
+    with path.open("ab") as file:
+        file.write(b'{"kind":"passed","at_s":2.0,')
+    assert list(read_events(path)) == [first]
+    cut_torn_line(path)
+    ledger = Ledger(path, fsync=False)
+    second = events.Passed(at_s=3.0, round=2)
+    ledger.append(second)
+    ledger.close()
+    assert list(read_events(path)) == [first, second]
+
+
+def test_a_policys_own_error_is_one_sentence_in_the_live_core_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "live_failing.py").write_text(
+        "from fedtwin.policies import Policy\nPOLICY = Policy(lambda view, knobs: {}[view.device], power='optimal')\n",
+        encoding="utf-8",
+    )
+    monkeypatch.syspath_prepend(str(tmp_path))
+    script = Script(config_of("live_failing:POLICY", 4, 2, 10, 0))
+    with pytest.raises(FedtwinError, match=r"'live_failing:POLICY' failed in round 1 for device \d: KeyError: .*, line 2\)"):
+        script.play()

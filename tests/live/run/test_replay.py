@@ -1,0 +1,139 @@
+"""Whatever has happened to a run, its ledger gives it back as it was: killed after any sequence of events, it goes on alike."""
+
+import random
+import tempfile
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from fedtwin.live.run import events, live_run
+from fedtwin.live.run.core import Core
+from fedtwin.live.run.live_run import LiveRun
+from fedtwin.live.wire.protocol import Accept, Decline, Hello
+from tests.live.run.test_live_run import CODEC, TOKENS, config_of, deliver, weights
+
+NOT_IN_THE_LEDGER = {"_waiting", "refusals"}  # a channel is offered anew by the clock; refusals are written 1, 2, 4, … times
+
+
+def state_of(core: Core) -> dict[str, Any]:
+    state = {key: value for key, value in vars(core).items() if key not in {*NOT_IN_THE_LEDGER, "_coordinator", "_policy"}}
+    if core.started:
+        coordinator = core.coordinator
+        state |= {"twin": coordinator.twin, "round": coordinator.round, "asked": coordinator._asked}
+        state["ranks"] = coordinator._ranks
+    return state
+
+
+class Driver:
+    """Does to a run what network and devices do, by chance."""
+
+    def __init__(self, live: LiveRun, seed: int) -> None:
+        self.live, self.core, self.chance = live, live.core, random.Random(seed)
+        self.sent: list[events.Dispatched] = []
+
+    def step(self) -> None:
+        getattr(self, self.chance.choice([name for name in vars(Driver) if name.startswith("do_")]))()
+
+    def do_join(self) -> None:
+        live, name = self.live, f"d{len(self.core.members)}"
+        if len(self.core.members) < 6:
+            live.commit(self.core.join(name, Hello(samples=50), live.now_s()))
+        if self.core.ready():
+            live.commit(self.core.start(live.now_s()))
+
+    def do_ask(self) -> None:
+        live, core = self.live, self.core
+        asked = core.next_ask(live.now_s())
+        if asked is None:
+            return
+        live.commit(asked)
+        if isinstance(asked, events.Passed):
+            return
+        match self.chance.randrange(10):
+            case 0:
+                return  # killed before the answer came
+            case 1:
+                live.commit(core.unanswered(asked, live.now_s(), "no answer"))
+            case 2:
+                live.quarantine(core.names[asked.device], "by chance")
+                live.commit(self.chance.choice([core.left_out(asked, live.now_s()), core.unanswered(asked, live.now_s(), "")]))
+            case 3 | 4:
+                live.commit(core.answered(asked, Decline(reason="busy", gain=1e-9), "", live.now_s()))
+            case _:
+                offer = Accept(gain=1e-9, cpu_hz=2e9, power_w=0.1, compute_s=0.1, upload_s=0.1, compute_j=0.1, upload_j=0.01)
+                event = core.answered(asked, offer, next(TOKENS), live.now_s())
+                live.commit(event)
+                assert isinstance(event, events.Dispatched)
+                self.sent.append(event)
+
+    do_ask_again = do_ask_more = do_ask
+
+    def do_deliver(self) -> None:
+        """In time, late, again, or after a refusal; one in ten is poisoned."""
+        if self.sent:
+            value = np.nan if self.chance.random() < 0.1 else self.chance.uniform(-1, 1)
+            deliver(self.live, self.chance.choice(self.sent[-6:]), weights(value))
+
+    do_deliver_more = do_deliver
+
+    def do_give_up(self) -> None:
+        if self.core.open:
+            task = self.chance.choice([*self.core.open.values()])
+            status = self.chance.choice(["idle", "offline"])
+            self.live.commit(self.core.give_up(task, self.live.now_s(), "by chance", status))  # type: ignore[arg-type]
+
+    def do_change_a_status(self) -> None:
+        if self.core.started:
+            device = self.chance.randrange(len(self.core.names))
+            other = {"idle": "offline", "offline": "idle"}.get(self.core.twin.devices[device].status)
+            if other is not None:
+                event = {"kind": "status", "at_s": self.live.now_s(), "device": device, "status": other}
+                self.live.commit(events.EVENT.validate_python(event))
+
+    def do_quarantine(self) -> None:
+        if self.core.members and self.chance.random() < 0.3:
+            self.live.quarantine(self.chance.choice([*self.core.members]), "by chance")
+
+    def do_release(self) -> None:
+        for name in [name for name in self.core.members if self.core.is_quarantined(name)]:
+            self.live.commit(events.Released(at_s=self.live.now_s(), name=name))
+
+    def do_refuse(self) -> None:
+        self.live.refuse("stranger", "hello", "name: not allowed")
+
+    def do_try_again(self) -> None:
+        if self.core.waits_for_nothing:
+            self.core.try_again()
+
+
+@pytest.mark.parametrize("aggregation", ["fedasync", "fedbuff"])
+@settings(max_examples=40, deadline=None)
+@given(seed=st.integers(0, 2**32), steps=st.integers(1, 150))
+def test_a_killed_run_comes_back_as_it_was(aggregation: str, seed: int, steps: int) -> None:
+    with tempfile.TemporaryDirectory() as folder:
+        more = {"fleet.channels": 2, "learning.aggregation": aggregation, "learning.buffer_size": 3, "live.max_staleness": 9}
+        live = live_run.begin(Path(folder, "run"), config_of(**more), "main", CODEC.encode(weights(0.0)))
+        driver = Driver(live, seed)
+        for _ in range(steps):
+            driver.step()
+            statuses = {name: live.core.twin.devices[n].status for n, name in enumerate(live.core.names)}
+            for name, status in statuses.items():
+                assert (status == "quarantined") == live.core.is_quarantined(name), (name, status)
+        live.close()
+        again = live_run.resume(Path(folder, "run"))
+        before, after = state_of(live.core), state_of(again.core)
+        del before["last_at_s"], after["last_at_s"]  # its resumption is an event
+        assert after == before
+        assert again.model.encoded == live.model.encoded
+        assert _buffer(again) == _buffer(live)
+        live.core._waiting = again.core._waiting = False
+        assert again.core.next_ask(1e9) == live.core.next_ask(1e9)
+        again.close()
+
+
+def _buffer(live: LiveRun) -> dict[str, Any]:
+    return {name: np.asarray(value).tolist() for name, value in live.model._aggregator.state().items()}

@@ -1,0 +1,228 @@
+"""A live run through the command line: edge server, devices, an MQTT client, and whoever watches. Its records at the end."""
+
+import asyncio
+import json
+import time
+import urllib.request
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from statistics import median
+from typing import Any
+
+import paho.mqtt.client as mqtt
+import pyarrow.parquet as pq
+import pytest
+from nats.aio.client import Client
+from nats.js.errors import NotFoundError
+from paho.mqtt.enums import CallbackAPIVersion
+from safetensors.numpy import load_file
+
+from fedtwin.live.broker.program import free_port
+from fedtwin.live.run.tables import TASKS
+from fedtwin.records import DEVICES, rounds_schema
+from tests.live.plant import ENTRIES, Plant, events_of, ledger_of, plant, until
+
+ROUNDS, DEVICES_TOTAL, TIME_SCALE = 90, 4, 0.2
+GAIN, CPU_HZ = 2.5e-9, 1.25e9
+
+
+@dataclass
+class Seen:
+    """A run that came to its end, and what was to be seen while it went on."""
+
+    plant: Plant
+    code: int = -1
+    ledger: list[dict[str, Any]] = field(default_factory=list)
+    summary: dict[str, Any] = field(default_factory=dict)
+    history: list[dict[str, Any]] = field(default_factory=list)
+    sensor: dict[str, Any] = field(default_factory=dict)
+    model: dict[str, Any] = field(default_factory=dict)
+    metrics: list[dict[str, float]] = field(default_factory=list)
+
+    def events(self, kind: str) -> list[dict[str, Any]]:
+        return [event for event in self.ledger if event["kind"] == kind]
+
+    def table(self, name: str) -> list[dict[str, Any]]:
+        rows: list[dict[str, Any]] = pq.read_table(self.plant.run / name).to_pylist()
+        return rows
+
+
+def metrics_at(port: int) -> dict[str, float]:
+    with urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics", timeout=5) as page:
+        lines = page.read().decode().splitlines()
+    return {name: float(value) for name, _, value in (line.rpartition(" ") for line in lines if not line.startswith("#"))}
+
+
+async def watch(url: str, seen: Seen) -> None:
+    """Reads the twin as anybody may: the history of one device, and the sensor once its telemetry is there."""
+    client = Client()
+    await client.connect([url])
+    store = None
+    try:
+        end = time.monotonic() + 15.0
+        while time.monotonic() < end and not (len(seen.history) > 2 and seen.sensor.get("gain")):
+            await asyncio.sleep(0.1)
+            try:
+                store = store or await client.jetstream().key_value("fedtwin-main-twin")
+                seen.sensor = json.loads((await store.get("device.sensor")).value or b"{}")
+                seen.history = [json.loads(entry.value or b"{}") for entry in await store.history("device.d0")]
+                seen.model = json.loads((await store.get("model")).value or b"{}")
+            except NotFoundError:
+                continue
+    finally:
+        await client.close()
+
+
+@pytest.fixture(scope="module")
+def seen(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Seen]:
+    """Three emulated devices that do not train, and a sensor that speaks MQTT."""
+    mqtt_port = free_port()
+    with plant(tmp_path_factory.mktemp("edge")) as fleet:
+        fleet.new_edge(
+            *("--rounds", ROUNDS, "--time-scale", TIME_SCALE, "--log-format", "json", "--log-level", "debug"),
+            *("--metrics", "127.0.0.1:0", "--mqtt-port", mqtt_port),
+            fleet__devices=DEVICES_TOTAL, fleet__channels=2, live__heartbeat_s=0.3,
+        )  # fmt: skip
+        url = fleet.url()
+        for number in range(3):
+            more = ("--emulate", number) if number else ("--radio", "emulated", "--distance-m", 150, "--cpu-hz", 1e9)
+            fleet.device(f"d{number}", url, "--no-training", "--samples", 40 + number, *more)
+        sensor = mqtt.Client(CallbackAPIVersion.VERSION2, client_id="sensor-7f3a")
+        sensor.connect("127.0.0.1", mqtt_port)
+        sensor.loop_start()
+        result = Seen(fleet)
+        try:
+            sensor.publish("fedtwin/main/hello/sensor", json.dumps({"samples": 70}), qos=1).wait_for_publish(5)
+            port = until(
+                lambda: [json.loads(line)["port"] for line in fleet.log("edge").splitlines() if '"metrics"' in line], "port"
+            )
+            fleet.wait_for("started")
+            told = json.dumps({"gain": GAIN, "cpu_hz": CPU_HZ, "busy": True})
+            sensor.publish("fedtwin/main/beat/sensor", told, qos=1).wait_for_publish(5)
+            sensor.publish("fedtwin/main/beat/sensor", '{"gain": -1}', qos=1).wait_for_publish(5)
+            fleet.wait_for("applied", count=3)
+            result.metrics.append(metrics_at(port[0]))
+            asyncio.run(watch(url, result))
+            result.metrics.append(metrics_at(port[0]))
+        finally:
+            sensor.disconnect()
+            sensor.loop_stop()
+        result.code = fleet.ended("edge")
+        result.ledger = ledger_of(fleet.run)
+        result.summary = json.loads((fleet.run / "summary.json").read_text(encoding="utf-8"))
+        yield result
+
+
+def test_it_ends_well_and_everybody_is_a_member(seen: Seen) -> None:
+    assert seen.code == 0
+    assert seen.ledger[0]["kind"] == "began" and seen.ledger[0]["protocol"] == 1
+    assert seen.ledger[-1] == {**seen.ledger[-1], "kind": "stopped", "finished": True}
+    assert {event["name"]: event["samples"] for event in seen.events("joined")} == {"d0": 40, "d1": 41, "d2": 42, "sensor": 70}
+    assert "Records:" in (seen.plant.folder / "edge.out").read_text(encoding="utf-8")
+
+
+def test_the_tables_have_their_columns_and_rows(seen: Seen) -> None:
+    folder = seen.plant.run
+    schema = rounds_schema(trace=False, learning=False)
+    for name in ("rounds.parquet", "start.parquet"):
+        assert pq.read_schema(folder / name).equals(schema), name
+    assert pq.read_schema(folder / "tasks.parquet").equals(TASKS)
+    assert pq.read_schema(folder / "devices.parquet").names == [*DEVICES.names, "name"]
+    asked = seen.events("asked")
+    assert len(seen.table("rounds.parquet")) == sum(event["round"] > 0 for event in asked)
+    assert len(seen.table("start.parquet")) == sum(event["round"] == 0 for event in asked) >= 2
+    assert len(seen.table("tasks.parquet")) == len(seen.events("dispatched"))
+    assert [(row["name"], row["samples"]) for row in seen.table("devices.parquet")] == [
+        ("d0", 40), ("d1", 41), ("d2", 42), ("sensor", 70),
+    ]  # fmt: skip
+    assert [row["round"] for row in seen.table("rounds.parquet") if not row["declined"]] == list(range(1, ROUNDS + 1))
+
+
+def test_the_summary_is_the_ledgers(seen: Seen) -> None:
+    applied, summary = seen.events("applied"), seen.summary
+    assert summary["rounds"] == ROUNDS == sum(event["round"] > 0 for event in seen.events("dispatched"))
+    assert summary["uploads_applied"] == summary["model_version"] == len(applied) == applied[-1]["version"]
+    assert [event["version"] for event in applied] == list(range(1, len(applied) + 1))
+    assert summary["tasks_given_up"] == 0 and summary["uploads_late"] == 0 and summary["devices"] == DEVICES_TOTAL
+    assert summary["declines"] == sum(row["declined"] for row in seen.table("rounds.parquet"))
+    assert summary["refusals"] == len(seen.events("refused")) == len(seen.table("refusals.parquet"))
+    counted = {event["token"] for event in seen.events("dispatched") if event["round"] > 0}
+    costs = [event["cost"] for event in applied if event["token"] in counted]
+    assert summary["mean_cost"] == pytest.approx(sum(costs) / len(costs))
+
+
+def test_devices_that_do_not_train_leave_the_model_as_it_is(seen: Seen) -> None:
+    final = load_file(seen.plant.run / "model.safetensors")["layer.weight"]
+    assert final.shape == (ENTRIES,)
+    assert final == pytest.approx(load_file(seen.plant.folder / "initial.safetensors")["layer.weight"], abs=1e-5)
+
+
+def test_an_emulated_radio_takes_the_time_it_implies(seen: Seen) -> None:
+    """By the server's clock; what comes on top is the real link and this machine, a few milliseconds."""
+    rows = [row for row in seen.table("tasks.parquet") if row["name"] != "d0"]
+    assert len(rows) > 10
+    for row in rows:
+        assert row["elapsed_s"] >= 0.98 * row["predicted_s"]
+    over_s = median(row["elapsed_s"] - row["predicted_s"] for row in rows)
+    assert 0.0 <= over_s * TIME_SCALE < 0.03
+    wall_s = seen.ledger[-1]["at_s"] * TIME_SCALE
+    assert wall_s > sum(row["predicted_s"] for row in seen.table("tasks.parquet") if row["name"] != "d0") * TIME_SCALE / 2
+
+
+def test_an_emulated_device_is_modelled_and_an_emulated_link_is(seen: Seen) -> None:
+    names = ["d0", "d1", "d2", "sensor"]
+    for event in seen.events("applied"):
+        emulated = {"compute_s": "modelled", "upload_s": "modelled", "compute_j": "modelled", "upload_j": "modelled"}
+        own_cpu = {"compute_s": "measured", "upload_s": "modelled", "upload_j": "modelled"}
+        expected = own_cpu if names[event["device"]] == "d0" else emulated
+        assert {key: event["sources"][key] for key in expected} == expected
+
+
+def test_the_twin_is_in_a_bucket_with_history(seen: Seen) -> None:
+    assert len(seen.history) > 1
+    assert seen.history[0] != seen.history[-1]
+    selections = [entry["selections"] for entry in seen.history]
+    assert selections == sorted(selections) and selections[-1] > 0
+    assert seen.history[-1]["samples"] == {**seen.history[-1]["samples"], "value": 40}
+    assert set(seen.history[-1]) == {
+        "samples", "gain", "cpu_hz", "compute_s", "status", "selections", "declines", "mean_cost", "queue", "model_version",
+    }  # fmt: skip
+    assert set(seen.model) == {"version", "round", "changes"} and seen.model["version"] > 0
+
+
+def test_telemetry_over_mqtt_is_in_the_twin(seen: Seen) -> None:
+    assert seen.sensor["gain"]["value"] == GAIN
+    assert seen.sensor["cpu_hz"]["value"] == CPU_HZ
+    assert seen.sensor["selections"] == 0
+
+
+def test_telemetry_out_of_range_is_refused(seen: Seen) -> None:
+    refused = seen.events("refused")
+    assert [(event["name"], event["what"]) for event in refused] == [("sensor", "telemetry")]
+    assert refused[0]["reason"].startswith("schema: gain")
+
+
+def test_metrics_move(seen: Seen) -> None:
+    before, after = seen.metrics
+    for name in ("fedtwin_uploads_applied_total", "fedtwin_tasks_dispatched_total", "fedtwin_energy_joules_total"):
+        assert 0 < before[name] < after[name], name
+    assert after["fedtwin_uploads_applied_total"] <= len(seen.events("applied"))
+    assert after["fedtwin_task_seconds_count"] == after["fedtwin_uploads_applied_total"]
+    assert after["fedtwin_broker_connected"] == 1
+    assert sum(value for name, value in after.items() if name.startswith("fedtwin_devices{")) == DEVICES_TOTAL
+    assert after['fedtwin_refusals_total{reason="schema"}'] == 1
+
+
+def test_logs_as_json_are_one_object_per_line(seen: Seen) -> None:
+    lines = [json.loads(line) for line in seen.plant.log("edge").splitlines()]
+    assert all({"at", "level", "message"} <= set(line) for line in lines)
+    messages = {line["message"] for line in lines}
+    assert {"serving", "joined", "started", "applied", "dispatched"} <= messages
+    assert sum(line["message"] == "applied" for line in lines) == len(seen.events("applied"))
+
+
+def test_nothing_is_left_open(seen: Seen) -> None:
+    sent = {event["token"] for event in events_of(seen.plant.run, "dispatched")}
+    assert sent == {event["token"] for event in seen.events("applied")}
+    assert not (seen.plant.run / ".lock").exists()
+    assert not list((seen.plant.run / "models").glob(".*.draft"))

@@ -1,0 +1,80 @@
+"""The evaluation worker never holds up a run: one that cannot evaluate says so, one that is killed is started again."""
+
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from fedtwin.live.server import worker
+from fedtwin.processes import runs_with
+from tests.live.plant import events_of, plant, until
+
+LEARNING = {"learning__dataset": "digits", "learning__evaluate_every_s": 0.5, "fleet__devices": 1, "fleet__channels": 1}
+
+
+def test_a_worker_that_cannot_evaluate_does_not_hold_up_the_end(tmp_path: Path) -> None:
+    pytest.importorskip("torch")
+    with plant(tmp_path) as fleet:
+        fleet.new_edge("--rounds", 20, **LEARNING)
+        fleet.start("evaluator", "evaluator", "--server", fleet.url(), "--data", "missing.npz")
+        fleet.device("d0", fleet.url(), "--no-training", "--samples", 40, "--radio", "emulated")
+        assert fleet.ended("edge", limit_s=60.0) == 0
+        assert "not evaluated" in fleet.log("edge") and "'missing.npz' cannot be read" in fleet.log("edge")
+        assert (fleet.run / "summary.json").exists() and not events_of(fleet.run, "evaluated")
+
+
+def worker_of(edge: subprocess.Popen[bytes]) -> int:
+    children = Path(f"/proc/{edge.pid}/task/{edge.pid}/children").read_text().split()
+    workers = [int(pid) for pid in children if b"evaluator" in Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\0")]
+    assert len(workers) == 1
+    return workers[0]
+
+
+@pytest.mark.skipif(not sys.platform.startswith("linux"), reason="/proc tells who has started whom on Linux only")
+def test_a_worker_that_is_killed_is_started_again(tmp_path: Path) -> None:
+    pytest.importorskip("torch")
+    with plant(tmp_path) as fleet:
+        named = [word for key, value in LEARNING.items() for word in ("--set", f"{key.replace('__', '.')}={value}")]
+        edge = fleet.start("edge", "edge", "--out", fleet.run, "--rounds", 100_000, *named)
+        fleet.device("d0", fleet.url(), "--no-training", "--samples", 40, "--radio", "emulated")
+        fleet.wait_for("evaluated")
+        worker = worker_of(edge)
+        os.kill(worker, signal.SIGSTOP)
+        fleet.wait_for("applied", count=len(events_of(fleet.run, "applied")) + 10)  # it has been asked once more
+        os.kill(worker, signal.SIGKILL)
+        seen = len(events_of(fleet.run, "evaluated"))
+        fleet.wait_for("evaluated", count=seen + 3)
+        assert fleet.stopped("edge") == 0
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(not sys.platform.startswith("linux"), reason="/proc tells who has started whom on Linux only")
+def test_a_worker_that_is_frozen_is_started_anew_and_does_not_hold_up_a_stop(tmp_path: Path) -> None:
+    pytest.importorskip("torch")
+    with plant(tmp_path) as fleet:
+        named = [word for key, value in LEARNING.items() for word in ("--set", f"{key.replace('__', '.')}={value}")]
+        edge = fleet.start("edge", "edge", "--out", fleet.run, "--rounds", 100_000, *named)
+        fleet.device("d0", fleet.url(), "--no-training", "--samples", 40, "--radio", "emulated")
+        fleet.wait_for("evaluated", count=2)
+        os.kill(worker_of(edge), signal.SIGSTOP)
+        fleet.wait(lambda: "not evaluated  reason=the worker did not answer within" in fleet.log("edge"), "a word")
+        fleet.wait_for("evaluated", count=len(events_of(fleet.run, "evaluated")) + 2)
+
+        broker = int((fleet.run / "broker" / "nats.pid").read_text(encoding="utf-8"))
+        os.kill(worker_of(edge), signal.SIGSTOP)
+        edge.terminate()
+        fleet.wait(lambda: (fleet.run / "rounds.parquet").exists(), "the records")
+        edge.terminate()
+        fleet.ended("edge", 15.0)
+        assert not runs_with(broker, str(fleet.run.resolve()))
+
+
+def test_a_worker_that_does_not_hear_is_killed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(worker, "STOP_S", 0.2)
+    made = worker.Worker(["sh", "-c", f"trap '' TERM; touch {tmp_path}/deaf; exec sleep 100"])
+    until((tmp_path / "deaf").exists, "a deaf worker")
+    made.stop()
+    assert made._process.returncode == -signal.SIGKILL

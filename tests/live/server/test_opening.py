@@ -1,0 +1,42 @@
+"""The broker is killed while the edge server opens its streams: it is started again, and the run opens."""
+
+import asyncio
+import os
+import signal
+from pathlib import Path
+from typing import Any
+
+import nats.errors
+import pytest
+
+from fedtwin.live.run import live_run
+from fedtwin.live.server import edge
+from fedtwin.live.server.edge import EdgeOptions, EdgeServer
+from fedtwin.live.views.mirror import open_mirror
+from tests.live.brokers import running, until
+from tests.live.run.test_live_run import CODEC, config_of, weights
+
+
+def test_killed_while_the_edge_server_opens(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    kills: list[int] = []
+
+    async def killed_once(*arguments: Any) -> Any:
+        if not kills:
+            kills.append(broker.pid)
+            os.kill(broker.pid, signal.SIGKILL)
+            raise nats.errors.TimeoutError
+        return await open_mirror(*arguments)
+
+    async def scene() -> bool:
+        server = EdgeServer(live, EdgeOptions([broker.url], broker))
+        serving = asyncio.create_task(server.serve())
+        assert await until(lambda: server._opened or serving.done(), limit_s=20.0)
+        server.stop()
+        return await serving
+
+    monkeypatch.setattr(edge, "open_mirror", killed_once)
+    with running(tmp_path) as broker:
+        live = live_run.begin(tmp_path / "run", config_of(), "main", CODEC.encode(weights(0.0)))
+        assert asyncio.run(scene()) is False
+        assert broker.alive() and kills != [broker.pid]
+        live.close()

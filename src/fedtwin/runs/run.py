@@ -1,6 +1,7 @@
 """One way to read a run: ``open_run(folder)``. Nothing in the folder is written, and no code in it is run."""
 
 from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterator
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -12,9 +13,10 @@ from fedtwin.config import Config, load_config
 from fedtwin.errors import FedtwinError
 from fedtwin.records.checksums import names_written, require_as_written
 from fedtwin.records.folder import CONFIG_NAME, SUMMARY_NAME
+from fedtwin.runs.following import News, follow
 from fedtwin.twin import Twin
 
-MODEL_NAME = "model.safetensors"
+MODEL_NAME, LEDGER_NAME = "model.safetensors", "ledger.jsonl"
 TABLES = ("devices", "start", "rounds", "tasks", "evaluations", "refusals")
 
 
@@ -120,6 +122,18 @@ class Run(ABC):
             raise FedtwinError(f"twin(seconds={seconds!r}): the clock of a run begins at 0.")
         return self._twin_at_seconds(float(seconds))
 
+    def follow(self, *, every_s: float = 0.5, timeout_s: float | None = None) -> Iterator[News]:
+        """What is written, as it is written: first all that is there, then what is new, until the run is finished.
+
+        It looks every ``every_s``, and ends early if nothing new has come for ``timeout_s``: a run that was killed is never
+        finished. Leaving the loop stops it too.
+        """
+        return follow(self._reporter(), every_s=every_s, timeout_s=timeout_s)
+
+    @abstractmethod
+    def _reporter(self) -> Callable[[], News]:
+        """Gives the next news, which may be none."""
+
     @abstractmethod
     def _last_twin(self) -> Twin: ...
 
@@ -141,6 +155,10 @@ def open_run(path: str | Path) -> Run:
     folder = Path(path)
     if not (folder / CONFIG_NAME).is_file():
         raise FedtwinError(f"{str(folder)!r} is not the folder of a run: it has no {CONFIG_NAME}.")
+    if (folder / LEDGER_NAME).exists():
+        from fedtwin.runs.live import LiveRunFolder
+
+        return LiveRunFolder(folder)
     from fedtwin.runs.simulated import SimulatedRun
 
     return SimulatedRun(folder)

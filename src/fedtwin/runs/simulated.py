@@ -1,6 +1,7 @@
 """A simulation's folder: finished, killed, or being written."""
 
 import json
+from collections.abc import Callable
 from functools import cached_property
 from typing import Any
 
@@ -17,7 +18,9 @@ from fedtwin.records.folder import (
     UNFINISHED_NAME,
     rows_of_a_full_part,
 )
-from fedtwin.records.reading import read_table, require_columns
+from fedtwin.records.tables import read_table, require_columns
+from fedtwin.records.tasks import TASKS
+from fedtwin.runs.following import News
 from fedtwin.runs.history import History
 from fedtwin.runs.rows import COLUMNS, Rows, rows_of
 from fedtwin.runs.run import Run
@@ -46,8 +49,6 @@ class SimulatedRun(Run):
 
     @property
     def tasks(self) -> pa.Table:
-        from fedtwin.live.records import TASKS
-
         return TASKS.empty_table()
 
     @cached_property
@@ -74,11 +75,11 @@ class SimulatedRun(Run):
     def _table(self, name: str, schema: pa.Schema) -> pa.Table:
         return read_table(self.path, name, schema, finished=self.finished)
 
-    def _read_rounds(self, schema: pa.Schema) -> pa.Table:
-        """All columns, or with a smaller schema those."""
+    def _read_rounds(self, schema: pa.Schema, skip: int = 0) -> pa.Table:
+        """All columns, or with a smaller schema those; without the first ``skip`` rows."""
         full = rows_of_a_full_part(self.config, trace=self._mark.get("trace") is True)
         columns = None if schema is self._schema else schema.names
-        table = read_rounds(self.path, columns, full_part=full)
+        table = read_rounds(self.path, columns, full_part=full, skip=skip)
         if table.num_columns == 0:
             return schema.empty_table()
         require_columns(table, schema, self.path / ROUNDS_NAME)
@@ -96,6 +97,19 @@ class SimulatedRun(Run):
         if len(samples) != self.config.fleet.devices:
             raise FedtwinError(f"{str(self.path)!r} is damaged: {DEVICES_NAME} has not one row per device.")
         return History(self._rows, samples, self.config, repr(str(self.path)))
+
+    def _reporter(self) -> Callable[[], News]:
+        seen = {"rounds": 0, "evaluations": 0, "refusals": 0}
+
+        def next_news() -> News:
+            now = SimulatedRun(self.path)
+            rounds = now._read_rounds(now._schema, seen["rounds"]) if now.config.run.records else now._schema.empty_table()
+            news = News(now, rounds, now.evaluations.slice(seen["evaluations"]), now.refusals.slice(seen["refusals"]))
+            for name in seen:
+                seen[name] += getattr(news, name).num_rows
+            return news
+
+        return next_news
 
     def _last_twin(self) -> Twin:
         return self._history.before(self._history.end)

@@ -9,11 +9,14 @@ from fedtwin.records import SCHEMA_VERSION, Summary, Tally
 from fedtwin.runs.rows import NOBODY, Floats, Rows
 from fedtwin.twin import Twin, total_queue
 
+NO_ROUNDS = Summary(None, None, None, 0.0, 0, 0, 0.0, 0.0, 0, None, 0, 0)
+"""Of a run that has only begun."""
+
 
 def summary_of(rows: Rows, config: Config, twin: Twin, end_s: float) -> Summary:
     """The means over all rounds that are there; ``twin`` is the last one, ``end_s`` the clock there."""
     if not rows.rounds:
-        return Summary(None, None, None, end_s, 0, 0, 0.0, 0.0, 0, None, 0, 0)
+        return NO_ROUNDS
     return tally_of(rows, config).summary(
         virtual_time_s=end_s,
         rounds=rows.rounds,

@@ -14,36 +14,37 @@ TRIES = 5
 Columns = Sequence[str] | None
 
 
-def read_rounds(path: Path, columns: Columns = None, *, full_part: int | None = None) -> pa.Table:
+def read_rounds(path: Path, columns: Columns = None, *, full_part: int | None = None, skip: int = 0) -> pa.Table:
     """The rounds of a run folder, finished or not; all columns, or some. Where there is none yet, a table without columns.
 
     ``full_part`` is the number of rows of a part that is full. A resumed run writes its parts again: with ``full_part``, those
-    after one that is not full are left out, because they are still the ones from before.
+    after one that is not full are left out, because they are still the ones from before. ``skip`` leaves out the first rows.
     """
     for _ in range(TRIES):
         try:
-            return _rounds_as_they_lie(path, columns, full_part)
+            return _rounds_as_they_lie(path, columns, full_part, skip)
         except FileNotFoundError:  # the run ended meanwhile, and its parts have become one file
             continue
     raise FedtwinError(f"{str(path)!r} has no {ROUNDS_NAME}: it is no run folder, or its run kept no records.")
 
 
-def _rounds_as_they_lie(path: Path, columns: Columns, full_part: int | None) -> pa.Table:
+def _rounds_as_they_lie(path: Path, columns: Columns, full_part: int | None, skip: int) -> pa.Table:
     whole = path / ROUNDS_NAME
     if whole.is_file():
         if (path / SUMMARY_NAME).exists():
             require_as_written(path, ROUNDS_NAME)
-        return read_file(whole, columns)
+        return read_file(whole, columns).slice(skip)
     parts = next((place for place in (whole, path / OLD_PARTS) if place.is_dir()), whole)
-    tables = []
-    for part in sorted(parts.glob("part-*.parquet")):
+    tables: list[pa.Table] = []
+    parts_to_skip, skip = divmod(skip, full_part) if full_part is not None else (0, skip)
+    for part in sorted(parts.glob("part-*.parquet"))[parts_to_skip:]:
         tables.append(read_file(part, columns))
         if full_part is not None and tables[-1].num_rows < full_part:
             break
     if not tables and not parts.is_dir():
         raise FileNotFoundError
     try:
-        return pa.concat_tables(tables) if tables else pa.table({})
+        return pa.concat_tables(tables).slice(skip) if tables else pa.table({})
     except pa.ArrowException:
         raise FedtwinError(f"{str(parts)!r} is damaged: its parts have different columns.") from None
 

@@ -2,5 +2,6 @@
 
 from fedtwin.runs.following import News
 from fedtwin.runs.run import Run, open_run
+from fedtwin.runs.twin_table import twin_table
 
-__all__ = ["News", "Run", "open_run"]
+__all__ = ["News", "Run", "open_run", "twin_table"]

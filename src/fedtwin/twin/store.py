@@ -6,18 +6,20 @@ from typing import Any
 from pydantic import TypeAdapter, ValidationError
 
 from fedtwin.errors import FedtwinError
-from fedtwin.twin.state import Twin
+from fedtwin.twin.state import DeviceTwin, Fact, Twin
 
 SCHEMA_VERSION = 1
 _TWIN = TypeAdapter(Twin)
 
 
+def device_to_dict(device: DeviceTwin) -> dict[str, Any]:
+    """One device, every field of it; a fact is a dictionary of its own. This is how a twin is shown wherever it is shown."""
+    return {key: value._asdict() if isinstance(value, Fact) else value for key, value in device._asdict().items()}
+
+
 def twin_to_json(twin: Twin) -> str:
     """The whole twin; floats are written so that reading gives the same bits."""
-    devices = [
-        {key: value._asdict() if hasattr(value, "_asdict") else value for key, value in device._asdict().items()}
-        for device in twin.devices
-    ]
+    devices = [device_to_dict(device) for device in twin.devices]
     return json.dumps({"schema_version": SCHEMA_VERSION, **twin._asdict(), "devices": devices}, allow_nan=False)
 
 

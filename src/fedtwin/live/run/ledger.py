@@ -40,20 +40,38 @@ class Ledger:
         os.close(self._file)
 
 
+class LedgerReader:
+    """Reads on from where it stopped, while the ledger may still be written."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._place = self.line = 0
+
+    def read(self) -> Iterator[Event]:
+        """Every event that was written whole. The last line may be torn, or not finished yet; any other is an error."""
+        try:
+            with self._path.open("rb") as file:
+                file.seek(self._place)
+                for line in file:
+                    if not line.endswith(b"\n"):
+                        return
+                    self._place += len(line)
+                    self.line += 1
+                    try:
+                        yield EVENT.validate_json(line)
+                    except ValidationError as error:
+                        raise self.damage(error.errors()[0]["msg"]) from None
+        except OSError as error:
+            raise FedtwinError(f"The ledger {str(self._path)!r} cannot be read: {error.strerror}.") from None
+
+    def damage(self, what: str) -> FedtwinError:
+        """The line that was read last cannot be."""
+        return FedtwinError(f"{str(self._path)!r} is damaged in line {self.line}: {what}.")
+
+
 def read_events(path: Path) -> Iterator[Event]:
     """Every event that was written whole. The last line may be torn; any other that cannot be read is an error."""
-    try:
-        with path.open("rb") as file:
-            for number, line in enumerate(file, start=1):
-                if not line.endswith(b"\n"):
-                    return
-                try:
-                    yield EVENT.validate_json(line)
-                except ValidationError as error:
-                    first = error.errors()[0]
-                    raise FedtwinError(f"{str(path)!r} is damaged in line {number}: {first['msg']}.") from None
-    except OSError as error:
-        raise FedtwinError(f"The ledger {str(path)!r} cannot be read: {error.strerror}.") from None
+    return LedgerReader(path).read()
 
 
 def cut_torn_line(path: Path) -> None:

@@ -13,7 +13,7 @@ from fedtwin.errors import FedtwinError
 from fedtwin.formulas.terms import terms_of
 from fedtwin.live.run import events
 from fedtwin.live.run.events import Event
-from fedtwin.policies import Policy, knobs_of, policy_of, power_rule
+from fedtwin.policies import OraclePolicy, Policy, knobs_of, policy_of
 from fedtwin.twin import Twin, new_twin
 from fedtwin.twin.update import Offer
 
@@ -39,12 +39,12 @@ class Member:
 
 
 class State:
-    """What is, and how it changes: only by ``apply``."""
+    """What is, and how it changes: only by ``apply``. Who only replays a ledger brings a policy that is never asked."""
 
-    def __init__(self, config: Config) -> None:
+    def __init__(self, config: Config, policy: Policy | OraclePolicy | None = None) -> None:
         if config.run.mode != "async":
             raise FedtwinError(f"run.mode = {config.run.mode!r} is not for a live fleet: it is async there.")
-        policy = policy_of(config)
+        policy = policy or policy_of(config)
         if not isinstance(policy, Policy):
             raise FedtwinError(f"policy.name = {config.policy.name!r} knows the true costs: it is for simulations only.")
         self.config = config
@@ -62,7 +62,8 @@ class State:
         self.began: events.Began | None = None
         self.finished = False
         self.last_at_s = 0.0
-        self._policy, self._keeps_limits = policy, power_rule(config) == "optimal"
+        power = policy.power if config.policy.power == "scheme" else config.policy.power
+        self._policy, self._keeps_limits = policy, power == "optimal"
         self._coordinator: Coordinator | None = None
         self._first: list[int] = []
         self._round_is_open = False

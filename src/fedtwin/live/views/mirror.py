@@ -11,7 +11,7 @@ from nats.js.kv import KeyValue
 
 from fedtwin.live.run.core import Core
 from fedtwin.live.wire.protocol import Telemetry
-from fedtwin.twin import DeviceTwin, queue_at
+from fedtwin.twin import device_to_dict
 
 HISTORY = 32
 
@@ -19,7 +19,8 @@ HISTORY = 32
 class Mirror:
     """Key ``device.NAME``: the twin of one device; ``stranger.NAME``: telemetry of one that has not joined; ``model``.
 
-    Only what has changed is written.
+    Only what has changed is written. A queue grows without a change: Q_n(t) = ``queue`` + (t − ``queue_round``) times the
+    ``min_mean_samples`` in ``model``, whose ``round`` is the last that was opened.
     """
 
     def __init__(self, store: KeyValue) -> None:
@@ -34,10 +35,16 @@ class Mirror:
             await self._put(f"stranger.{name}", telemetry, telemetry.model_dump(mode="json", exclude_none=True))
         if not core.started:
             return
-        state = {"version": core.version, "round": core.round, "changes": core.changes}
+        twin = core.twin
+        state = {
+            "version": core.version,
+            "round": core.round,
+            "changes": core.changes,
+            "min_mean_samples": twin.min_mean_samples,
+        }
         await self._put("model", tuple(state.values()), state)
-        for name, device in zip(list(core.names), core.twin.devices, strict=True):
-            await self._put(f"device.{name}", device, _as_dict(core, device))
+        for name, device in zip(list(core.names), twin.devices, strict=True):
+            await self._put(f"device.{name}", device, {**device_to_dict(device), "mean_cost": device.mean_cost})
 
     async def _put(self, key: str, state: object, shown: object) -> None:
         if self._written.get(key) != state:
@@ -50,18 +57,3 @@ async def open_mirror(js: JetStreamContext, bucket: str, replicas: int) -> Mirro
         return Mirror(await js.key_value(bucket))
     except (nats.js.errors.NotFoundError, nats.js.errors.BucketNotFoundError):
         return Mirror(await js.create_key_value(KeyValueConfig(bucket=bucket, history=HISTORY, replicas=replicas)))
-
-
-def _as_dict(core: Core, device: DeviceTwin) -> dict[str, object]:
-    facts = {key: fact._asdict() if fact is not None else None for key, fact in (
-        ("samples", device.samples), ("gain", device.gain), ("cpu_hz", device.cpu_hz), ("compute_s", device.compute_s)
-    )}  # fmt: skip
-    return {
-        **facts,
-        "status": device.status,
-        "selections": device.selections,
-        "declines": device.declines,
-        "mean_cost": device.mean_cost,
-        "queue": queue_at(device.queue, device.queue_round, core.round + 1, core.twin.min_mean_samples),
-        "model_version": device.model_version,
-    }

@@ -1,0 +1,196 @@
+"""What the tables of a live run hold, from its events: every decision, every task beside its prediction, what was refused."""
+
+import math
+from collections import deque
+from typing import Any
+
+from fedtwin.config import Config
+from fedtwin.formulas.cost import cost, within
+from fedtwin.formulas.terms import Terms, terms_of
+from fedtwin.learning.aggregate import Refusal
+from fedtwin.learning.evaluation import Evaluation
+from fedtwin.live.run import events
+from fedtwin.live.run.events import Event
+from fedtwin.records import Row
+
+
+class Book:
+    """Reads events in order and keeps what the tables need."""
+
+    def __init__(self, config: Config) -> None:
+        self.names: list[str] = []
+        self._terms: Terms = terms_of(config)
+        self._news: deque[tuple[int, int, float | None]] = deque()
+        self._asked: events.Asked | None = None
+        self._row_of: dict[str, int] = {}
+        self._sent: dict[str, events.Dispatched] = {}
+        self.rows: list[Row] = []
+        self.tasks: dict[str, dict[str, Any]] = {}
+        self._sums: dict[int, tuple[int, float, float, float]] = {}
+        self.start_s = 0.0
+        self.evaluations: list[Evaluation] = []
+        self._refusals: list[tuple[int, float, str, str]] = []
+        self.refused: dict[tuple[str, str], int] = {}
+        self.samples: dict[str, int] = {}
+        self.cpu_hz: dict[int, float] = {}
+        self._round = 0
+
+    @property
+    def refusals(self) -> list[Refusal]:
+        """Of strangers in device −1; who has joined by now is none."""
+        number_of = {name: device for device, name in enumerate(self.names)}
+        return [Refusal(round_, at_s, number_of.get(name, -1), reason) for round_, at_s, name, reason in self._refusals]
+
+    def read(self, event: Event) -> None:
+        match event:
+            case events.Joined():
+                self.samples[event.name] = event.samples
+                if self.names:
+                    self.names.append(event.name)
+            case events.Started():
+                self.start_s, self.names = event.at_s, list(event.names)
+            case events.Asked():
+                if event.round > self._round:
+                    self._round = event.round
+                self._asked = event
+            case events.Declined() if self._asked is not None:
+                gain, cpu_hz = event.gain or math.nan, event.cpu_hz or math.nan
+                self._add(self._row(self._asked, event.at_s - self.start_s, gain, cpu_hz, declined=event.reason), last=False)
+            case events.Dispatched() if self._asked is not None:
+                self._row_of[event.token], self._sent[event.token] = len(self.rows), event
+                self._add(self._row(self._asked, event.at_s - self.start_s, event.gain, event.cpu_hz, sent=event), last=True)
+                self.cpu_hz[event.device] = event.cpu_hz
+                self.tasks[event.token] = self._task(event)
+            case events.Applied():
+                if not event.late:
+                    self._settle(event.token, event)
+                self._news.append((event.device, event.staleness, event.train_loss))
+                self._end(event)
+            case events.Passed():
+                if self._news:
+                    self._news.popleft()
+            case events.GivenUp():
+                self._give_up(event)
+            case events.Refused():
+                key = event.name, event.reason.partition(":")[0]
+                self.refused[key] = max(event.count, self.refused.get(key, 0))
+                self._refusals.append((self._round, event.at_s - self.start_s, event.name, f"{event.what}: {event.reason}"))
+            case events.Measured():
+                self.evaluations.append(
+                    Evaluation(
+                        event.round, event.model_at_s - self.start_s, event.energy_j, event.test_loss, event.test_accuracy
+                    )
+                )
+            case _:
+                pass
+
+    def _add(self, row: Row, *, last: bool) -> None:
+        """Every upload opens a round, in the order they come, and stands in all rows of it."""
+        if self._news and row.round > 0:
+            device, staleness, train_loss = self._news[0]
+            row = row._replace(arrived=device, staleness=staleness, train_loss=train_loss)
+            if last:
+                self._news.popleft()
+        self.rows.append(row)
+
+    def _settle(self, token: str, took: events.Applied) -> None:
+        """What was predicted in the row gives way to what was measured."""
+        place = self._row_of[token]
+        self.rows[place] = self._with(self.rows[place], took.compute_s, took.upload_s, took.compute_j, took.upload_j, took.cost)
+
+    def _give_up(self, event: events.GivenUp) -> None:
+        sent, place = self._sent[event.token], self._row_of[event.token]
+        upload_s = max(event.at_s - sent.at_s - sent.compute_s, 0.0)
+        row = self.rows[place]
+        self.rows[place] = self._with(row, sent.compute_s, upload_s, sent.compute_j, sent.upload_j, event.cost)
+        self.tasks[event.token].update(outcome=f"given up: {event.reason}", ended_s=event.at_s - self.start_s)
+
+    def _with(self, row: Row, compute_s: float, upload_s: float, compute_j: float, upload_j: float, charged: float) -> Row:
+        return row._replace(
+            compute_s=compute_s,
+            upload_s=upload_s,
+            compute_j=compute_j,
+            upload_j=upload_j,
+            cost=charged,
+            time_ok=within(compute_s + upload_s, self._terms.max_time_s),
+            energy_ok=within(compute_j + upload_j, self._terms.max_energy_j),
+        )
+
+    def _row(
+        self,
+        asked: events.Asked,
+        at_s: float,
+        gain: float,
+        cpu_hz: float,
+        *,
+        declined: str | None = None,
+        sent: events.Dispatched | None = None,
+    ) -> Row:
+        row = Row(
+            round=asked.round,
+            clock_s=at_s,
+            arrived=None,
+            device=asked.device,
+            gain=gain,
+            cpu_hz=cpu_hz,
+            samples=self.samples[self.names[asked.device]],
+            power_w=sent.power_w if sent is not None else 0.0,
+            compute_s=None,
+            upload_s=None,
+            compute_j=None,
+            upload_j=None,
+            cost=None,
+            score=asked.score,
+            queue=asked.queue,
+            total_queue=asked.total_queue,
+            staleness=None,
+            declined=sent is None,
+            time_ok=True,
+            energy_ok=True,
+            decline_reason=declined,
+        )
+        return row if sent is None else self._with(row, sent.compute_s, sent.upload_s, sent.compute_j, sent.upload_j, sent.cost)
+
+    def _task(self, sent: events.Dispatched) -> dict[str, Any]:
+        """A task as it is handed out: what the twin had seen of the device on average, and what the device predicts."""
+        count, *sums = self._sums.get(sent.device, (0, 0.0, 0.0, 0.0))
+        known = [total / count if count else None for total in sums]
+        return {
+            "round": sent.round,
+            "device": sent.device,
+            "name": self.names[sent.device],
+            "dispatched_s": sent.at_s - self.start_s,
+            "outcome": "open",
+            "version": sent.version,
+            "twin_s": known[0],
+            "twin_j": known[1],
+            "twin_cost": known[2],
+            "predicted_s": sent.compute_s + sent.upload_s,
+            "predicted_j": sent.compute_j + sent.upload_j,
+            "predicted_cost": sent.cost,
+        }
+
+    def _end(self, took: events.Applied) -> None:
+        time_s, energy_j = took.compute_s + took.upload_s, took.compute_j + took.upload_j
+        count, *sums = self._sums.get(took.device, (0, 0.0, 0.0, 0.0))
+        self._sums[took.device] = count + 1, sums[0] + time_s, sums[1] + energy_j, sums[2] + took.cost
+        self.tasks[took.token].update(
+            ended_s=took.at_s - self.start_s,
+            outcome="late" if took.late else "applied",
+            staleness=took.staleness,
+            actual_s=time_s,
+            actual_j=energy_j,
+            actual_cost=took.cost,
+            clock_cost=cost(self._terms, took.elapsed_s, energy_j),
+            elapsed_s=took.elapsed_s,
+            link_s=took.link_s,
+            believed=took.believed,
+            time_source=_mixed(took.sources, "compute_s", "upload_s"),
+            energy_source=_mixed(took.sources, "compute_j", "upload_j"),
+            uploaded_bytes=took.uploaded_bytes,
+        )
+
+
+def _mixed(sources: dict[str, str], *keys: str) -> str:
+    kinds = sorted({sources.get(key, "modelled") for key in keys})
+    return "+".join(kinds)

@@ -1,0 +1,129 @@
+"""A live run's folder: its ledger while it goes on, its files once it has ended."""
+
+from collections.abc import Callable
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+
+from fedtwin.errors import FedtwinError
+from fedtwin.live.run.ledger import LEDGER_NAME
+from fedtwin.live.run.live_run import MODELS
+from fedtwin.live.run.tables import summary_of, tables_of
+from fedtwin.records import DEVICES, EVALUATIONS, REFUSALS, read_rounds, read_summary, rounds_schema, to_table
+from fedtwin.records.folder import DEVICES_NAME, EVALUATIONS_NAME, REFUSALS_NAME, ROUNDS_NAME, START_NAME, table_of
+from fedtwin.records.tables import read_table, require_columns
+from fedtwin.records.tasks import TASKS, TASKS_NAME
+from fedtwin.runs.following import News
+from fedtwin.runs.replay import Replay
+from fedtwin.runs.run import Run
+from fedtwin.runs.sums import NO_ROUNDS, described
+from fedtwin.twin import Twin
+
+
+class LiveRunFolder(Run):
+    """Its twin always comes from the ledger, which has ``gain`` and ``cpu_hz`` as devices answered them, and no telemetry."""
+
+    @cached_property
+    def summary(self) -> dict[str, Any]:
+        if self.finished:
+            return read_summary(self.path)
+        state, began = self._replay.state, self._replay.state.began
+        so_far = summary_of(state, self._replay.book, lambda means: described(self.config, means))
+        named = {} if began is None else {"package_version": began.package_version, "config_hash": began.config_hash}
+        return {**described(self.config, NO_ROUNDS), **so_far, **named}
+
+    @cached_property
+    def devices(self) -> pa.Table:
+        return self._table(DEVICES_NAME, DEVICES)
+
+    @cached_property
+    def start(self) -> pa.Table:
+        return self._table(START_NAME, self._schema)
+
+    @cached_property
+    def rounds(self) -> pa.Table:
+        if not self.finished:
+            return self._tables[ROUNDS_NAME]
+        table = read_rounds(self.path)
+        require_columns(table, self._schema, self.path / ROUNDS_NAME)
+        return table
+
+    @cached_property
+    def tasks(self) -> pa.Table:
+        return self._table(TASKS_NAME, TASKS)
+
+    @cached_property
+    def evaluations(self) -> pa.Table:
+        return self._table(EVALUATIONS_NAME, EVALUATIONS)
+
+    @cached_property
+    def refusals(self) -> pa.Table:
+        return self._table(REFUSALS_NAME, REFUSALS)
+
+    @property
+    def _schema(self) -> pa.Schema:
+        return rounds_schema(trace=False, learning=self.config.learning is not None)
+
+    def _table(self, name: str, schema: pa.Schema) -> pa.Table:
+        return read_table(self.path, name, schema, finished=True) if self.finished else self._tables[name]
+
+    @cached_property
+    def _replay(self) -> Replay:
+        replay = Replay(self.config, self.path / LEDGER_NAME)
+        replay.read_on()
+        return replay
+
+    @cached_property
+    def _tables(self) -> dict[str, pa.Table]:
+        return tables_of(self._replay.state, self._replay.book)
+
+    def _model_path(self) -> Path:
+        """While the run goes on, the newest version."""
+        versions = [] if self.finished else sorted((self.path / MODELS).glob("model-*.safetensors"))
+        return versions[-1] if versions else super()._model_path()
+
+    def _reporter(self) -> Callable[[], News]:
+        replay = Replay(self.config, self.path / LEDGER_NAME)
+        book = replay.book
+        rows = evaluations = refusals = 0
+
+        def next_news() -> News:
+            nonlocal rows, evaluations, refusals
+            now = LiveRunFolder(self.path)
+            now.__dict__["_replay"] = replay
+            happened = tuple(replay.read_on())
+            news = News(
+                now,
+                to_table([row for row in book.rows[rows:] if row.round > 0], self._schema),
+                table_of(book.evaluations[evaluations:], EVALUATIONS),
+                table_of(book.refusals[refusals:], REFUSALS),
+                happened,
+            )
+            rows, evaluations, refusals = len(book.rows), len(book.evaluations), len(book.refusals)
+            return news
+
+        return next_news
+
+    @property
+    def _started(self) -> Replay:
+        if not self._replay.state.started:
+            joined = len(self._replay.state.members)
+            raise FedtwinError(f"{str(self.path)!r} has no twin yet: the run has not started, {joined} devices have joined.")
+        return self._replay
+
+    def _last_twin(self) -> Twin:
+        return self._started.state.twin
+
+    def _twin_at_round(self, round_: int) -> Twin:
+        replay = self._started
+        if round_ not in replay.rounds:
+            raise self._no_such_round(round_, max(replay.rounds))
+        return replay.after(replay.at_round(round_))
+
+    def _twin_at_seconds(self, seconds: float) -> Twin:
+        replay = self._started
+        if seconds > replay.end_s:
+            raise self._no_such_second(seconds, replay.end_s)
+        return replay.after(replay.at_seconds(seconds))

@@ -1,0 +1,125 @@
+"""A live run from its ledger: its state, its tables, and the twin it had after every event.
+
+A moment is a number of events. For every device the index keeps the twins it went through, each with the moment it began at.
+"""
+
+from bisect import bisect_right
+from collections.abc import Iterable
+from math import inf
+from pathlib import Path
+from typing import NamedTuple
+
+from fedtwin.config import Config
+from fedtwin.live.run import events
+from fedtwin.live.run.book import Book
+from fedtwin.live.run.events import Event
+from fedtwin.live.run.ledger import LedgerReader
+from fedtwin.live.run.state import State
+from fedtwin.policies import Knobs, Policy, View
+from fedtwin.twin import DeviceTwin, Twin
+
+
+class Replay:
+    """``read_on`` takes in what the ledger has more by now."""
+
+    def __init__(self, config: Config, ledger: Path) -> None:
+        self.state, self.book = State(config, NOBODY_CHOOSES), Book(config)
+        self.rounds: dict[int, int] = {}
+        self.clocks_s: list[float] = []
+        self._reader = LedgerReader(ledger)
+        self._devices: list[_Life] = []
+        self._fleet: list[_Fleet] = []
+
+    @property
+    def end_s(self) -> float:
+        return self.clocks_s[-1]
+
+    def read_on(self) -> list[Event]:
+        """The events that are new."""
+        found = []
+        for event in self._reader.read():
+            try:
+                self._read(event)
+            except (LookupError, ValueError, TypeError) as error:
+                what = f"{event.kind} cannot have happened there ({type(error).__name__}: {error})"
+                raise self._reader.damage(what) from None
+            found.append(event)
+        return found
+
+    def _read(self, event: Event) -> None:
+        moment = len(self.clocks_s)
+        if isinstance(event, events.Asked):
+            self.rounds.setdefault(event.round, moment)
+        before = self.state.twin if self.state.started else None
+        self.state.apply(event)
+        self.book.read(event)
+        if not self.state.started:
+            self.clocks_s.append(-inf)
+            return
+        self.clocks_s.append(max(event.at_s - self.book.start_s, self.clocks_s[-1]))
+        if isinstance(event, events.Started):
+            self.rounds[0] = moment + 1
+        if self.state.twin is not before:
+            self._note(moment + 1, self._changed_by(event))
+
+    def _changed_by(self, event: Event) -> Iterable[int]:
+        match event:
+            case events.Started():
+                return range(len(self.state.twin.devices))
+            case events.Joined() | events.Quarantined() | events.Released():
+                device = self.state.number_of(event.name)
+                return () if device is None else (device,)
+            case _:
+                return (getattr(event, "device"),) if hasattr(event, "device") else ()  # noqa: B009
+
+    def _note(self, moment: int, changed: Iterable[int]) -> None:
+        twin = self.state.twin
+        for device in changed:
+            if device == len(self._devices):
+                self._devices.append(_Life([], []))
+            life = self._devices[device]
+            life.moments.append(moment)
+            life.twins.append(twin.devices[device])
+        self._fleet.append(_Fleet(moment, len(twin.devices), twin.model_version, twin.queue_sum, twin.queue_round_sum))
+
+    # Moments
+
+    def at_round(self, round_: int) -> int:
+        """When the first device was about to be asked in it."""
+        return self.rounds[round_]
+
+    def at_seconds(self, seconds: float) -> int:
+        """After all events up to the first that is later."""
+        return bisect_right(self.clocks_s, seconds)
+
+    def after(self, moment: int) -> Twin:
+        """The twin after so many events."""
+        fleet = self._fleet[bisect_right(self._fleet, moment, key=lambda known: known.moment) - 1]
+        devices = (life.twins[bisect_right(life.moments, moment) - 1] for life in self._devices[: fleet.devices])
+        return Twin(
+            tuple(devices), self.state.twin.min_mean_samples, fleet.model_version, fleet.queue_sum, fleet.queue_round_sum
+        )
+
+
+class _Life(NamedTuple):
+    """The twins of one device, and the moments they began at."""
+
+    moments: list[int]
+    twins: list[DeviceTwin]
+
+
+class _Fleet(NamedTuple):
+    """What a twin holds beside its devices, from a moment on."""
+
+    moment: int
+    devices: int
+    model_version: int
+    queue_sum: float
+    queue_round_sum: int
+
+
+def _never(view: View, knobs: Knobs) -> float:
+    raise AssertionError(f"a replay chooses nobody, not even device {view.device} ({knobs})")
+
+
+NOBODY_CHOOSES = Policy(_never, power="max")

@@ -1,0 +1,63 @@
+"""Whoever reads the bucket can work out every queue as the coordinator has it, however long ago it was written."""
+
+import asyncio
+import json
+from pathlib import Path
+from typing import Any, cast
+
+from nats.js.kv import KeyValue
+
+from fedtwin.live.run.live_run import LiveRun
+from fedtwin.live.views.mirror import Mirror
+from fedtwin.twin import queue_at, twin_from_json, twin_to_json
+from tests.live.run.test_live_run import begun, deliver, dispatch, weights
+
+
+class Bucket:
+    """Keeps the last value of every key, and counts."""
+
+    def __init__(self) -> None:
+        self.values: dict[str, Any] = {}
+        self.writes: list[str] = []
+
+    async def put(self, key: str, value: bytes) -> None:
+        self.values[key] = json.loads(value)
+        self.writes.append(key)
+
+
+def written(live: LiveRun, mirror: Mirror) -> None:
+    asyncio.run(mirror.write(live.core, {}, 0))
+
+
+def test_the_queue_of_a_device_that_was_not_chosen_for_long_is_exact(tmp_path: Path) -> None:
+    live = begun(tmp_path / "run", **{"objective.min_mean_samples": 20.0, "policy.name": "fairness", "fleet.channels": 1})
+    bucket = Bucket()
+    mirror = Mirror(cast(KeyValue, bucket))
+    written(live, mirror)
+    for value in range(9):
+        deliver(live, dispatch(live), weights(float(value)))
+        written(live, mirror)
+    core, model = live.core, bucket.values["model"]
+    assert model["round"] == core.round > 3
+    now = model["round"] + 1
+    for name, device in zip(core.names, core.twin.devices, strict=True):
+        shown = bucket.values[f"device.{name}"]
+        expected = queue_at(device.queue, device.queue_round, now, core.twin.min_mean_samples)
+        assert shown["queue"] + (now - shown["queue_round"]) * model["min_mean_samples"] == expected
+    assert any(device.queue_round < now - 1 for device in core.twin.devices), "one was written some rounds ago"
+    assert bucket.writes.count("device.a") < bucket.writes.count("model"), "and only what changes is written"
+    live.close()
+
+
+def test_the_bucket_holds_the_whole_twin(tmp_path: Path) -> None:
+    live = begun(tmp_path / "run")
+    deliver(live, dispatch(live), weights(1.0))
+    sent = dispatch(live)
+    bucket = Bucket()
+    written(live, Mirror(cast(KeyValue, bucket)))
+    twin = live.core.twin
+    devices = [bucket.values[f"device.{name}"] for name in live.core.names]
+    assert devices[sent.device]["status"] == "in-flight"
+    assert [device.pop("mean_cost") for device in devices] == [device.mean_cost for device in twin.devices]
+    assert twin_from_json(json.dumps({**json.loads(twin_to_json(twin)), "devices": devices})) == twin
+    live.close()

@@ -1,0 +1,182 @@
+"""A live run is read from its ledger while it goes on, and from its files when it has ended; its twin is the server's own."""
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import fedtwin
+from fedtwin import FedtwinError, open_run
+from fedtwin.live.run import events, live_run
+from fedtwin.live.run.live_run import LiveRun
+from fedtwin.live.run.tables import write_records
+from fedtwin.runs import Run
+from fedtwin.twin import Twin
+from tests.live.run.test_live_run import CODEC, begun, config_of, deliver, dispatch, weights
+from tests.live.run.test_replay import Driver
+
+TABLES = ("devices", "start", "rounds", "tasks", "evaluations", "refusals")
+
+
+def played(folder: Path, seed: int, steps: int, watch: Callable[[events.Event, LiveRun], None] | None = None) -> LiveRun:
+    """A run to which anything that can happen has happened, by chance."""
+    live = live_run.begin(folder, config_of(**{"fleet.channels": 2}), "main", CODEC.encode(weights(0.0)))
+    if watch is not None:
+        live.listeners.append(watch)
+    driver = Driver(live, seed)
+    for _ in range(steps):
+        driver.step()
+    return live
+
+
+def assert_same_tables(run: Run, other: Run) -> None:
+    for name in TABLES:
+        one, two = getattr(run, name), getattr(other, name)
+        assert one.schema.equals(two.schema), name
+        assert repr(one.to_pylist()) == repr(two.to_pylist()), name
+
+
+@settings(max_examples=60)
+@given(seed=st.integers(0, 2**32), steps=st.integers(1, 250))
+def test_the_twin_at_every_moment_is_the_one_the_server_had(seed: int, steps: int) -> None:
+    clocks: list[float] = []
+    twins: list[Twin] = []
+    rounds: dict[int, Twin] = {}
+
+    def watch(event: events.Event, live: LiveRun) -> None:
+        if live.core.started:
+            start_s.append(event.at_s)
+            clocks.append(event.at_s - start_s[0])
+            twins.append(live.core.twin)
+            if isinstance(event, events.Asked | events.Started):
+                rounds.setdefault(getattr(event, "round", 0), live.core.twin)
+
+    start_s: list[float] = []
+    with tempfile.TemporaryDirectory() as place:
+        live = played(Path(place, "run"), seed, steps, watch)
+        run = open_run(Path(place, "run"))
+        assert not run.finished
+        if not twins:
+            with pytest.raises(FedtwinError, match="has no twin yet: the run has not started"):
+                run.twin()
+            live.close()
+            return
+        assert run.twin() == twins[-1]
+        for round_, twin in rounds.items():
+            assert run.twin(round=round_) == twin, round_
+        with pytest.raises(FedtwinError, match=f"has the rounds 0 to {max(rounds)}"):
+            run.twin(round=max(rounds) + 1)
+        last_of = dict(zip(clocks, twins, strict=True))
+        end_s = run._replay.end_s  # type: ignore[attr-defined]
+        for clock_s, twin in last_of.items():
+            if clock_s <= end_s:
+                assert run.twin(seconds=clock_s) == twin, clock_s
+        live.close()
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_the_tables_of_a_ledger_are_those_written_at_the_end(tmp_path: Path, seed: int) -> None:
+    live = played(tmp_path / "run", seed, 200)
+    before = open_run(tmp_path / "run")
+    summary = before.summary
+    assert summary["unfinished"] is True and summary["live"] is True and not before.finished
+    tables = [getattr(before, name) for name in TABLES]
+    live.commit(events.Stopped(at_s=live.core.last_at_s, finished=True))
+    write_records(tmp_path / "run", live.core)
+    live.close()
+    run = open_run(tmp_path / "run")
+    assert run.finished and run.summary == json.loads((tmp_path / "run" / "summary.json").read_text())
+    assert summary.keys() - run.summary.keys() == {"unfinished"}
+    assert summary["virtual_time_s"] <= run.summary["virtual_time_s"]  # the end is an event too
+    assert all(summary[key] == value for key, value in run.summary.items() if key != "virtual_time_s")
+    assert_same_tables(run, before)
+    assert tables[2].num_rows == run.rounds.num_rows > 0 and run.tasks.num_rows > 0
+    assert run.twin() == before.twin() == live.core.twin
+    assert np.array_equal(run.weights["w"], live.model.weights.floats)
+
+
+def test_what_is_read_while_it_is_written(tmp_path: Path) -> None:
+    live = begun(tmp_path / "run")
+    sent = dispatch(live)
+    run = open_run(tmp_path / "run")
+    assert run.config.fleet.devices == 3 and run.tasks.to_pylist()[0]["outcome"] == "open"
+    assert run.devices["name"].to_pylist() == ["a", "b", "c"]
+    assert [device.status for device in run.twin().devices].count("in-flight") == 1
+    with (tmp_path / "run" / "ledger.jsonl").open("ab") as file:
+        file.write(b'{"kind": "appl')
+    assert open_run(tmp_path / "run").twin() == run.twin(), "a line that is not whole has not happened"
+    (tmp_path / "run" / "ledger.jsonl").write_bytes((tmp_path / "run" / "ledger.jsonl").read_bytes()[: -len(b'{"kind": "appl')])
+    deliver(live, sent, weights(1.0))
+    assert run.tasks.to_pylist()[0]["outcome"] == "open", "what was read stays as it was read"
+    again = open_run(tmp_path / "run")
+    assert again.tasks.to_pylist()[0]["outcome"] == "applied" and again.twin().model_version == 1
+    assert np.array_equal(again.weights["w"], live.model.weights.floats)
+    live.close()
+
+
+def test_damage_is_a_sentence(tmp_path: Path) -> None:
+    live = begun(tmp_path / "run")
+    deliver(live, dispatch(live), weights(1.0))
+    live.close()
+    ledger = tmp_path / "run" / "ledger.jsonl"
+    whole = ledger.read_bytes()
+    lines = whole.splitlines(keepends=True)
+    for damaged, sentence in (
+        (whole.replace(b'"kind":"asked"', b'"kind":"axed"'), r"ledger\.jsonl' is damaged in line 6"),
+        (b"".join(line for line in lines if b'"dispatched"' not in line), "is damaged in line 7: applied cannot have happened"),
+        (b"".join(line for line in lines if b'"started"' not in line), "is damaged in line 5: asked cannot have happened"),
+        (b"\xff\n" + whole, "is damaged in line 1"),
+    ):
+        ledger.write_bytes(damaged)
+        with pytest.raises(FedtwinError, match=sentence):
+            open_run(tmp_path / "run").twin()
+
+
+def test_reading_runs_no_code_and_needs_no_broker(tmp_path: Path) -> None:
+    """A policy of one's own is not loaded, and neither are the libraries of the network."""
+    mine = "from fedtwin.policies import Policy\nPOLICY = Policy(lambda view, knobs: view.samples, power='max')\n"
+    (tmp_path / "mine.py").write_text(mine)
+    live = begun(tmp_path / "run", **{"policy.name": "mine:POLICY", "code.folder": str(tmp_path)})
+    dispatch(live)
+    dispatch(live)
+    live.close()
+    code = tmp_path / "run" / "code" / "mine.py"
+    code.write_text(code.read_text() + f"open({str(tmp_path / 'ran')!r}, 'w')\n")
+    before = {path: path.read_bytes() for path in (tmp_path / "run").rglob("*") if path.is_file()}
+    reading = (
+        "import sys, fedtwin\n"
+        "run = fedtwin.open_run(sys.argv[1])\n"
+        "print(run.summary['scheme'], run.tasks.num_rows, len(run.twin().devices), run.devices.num_rows)\n"
+        "print([name for name in ('nats', 'torch') if name in sys.modules])\n"
+    )
+    environment = {**os.environ, "PYTHONPATH": str(Path(fedtwin.__file__).parents[1])}
+    command = [sys.executable, "-W", "error", "-c", reading, str(tmp_path / "run")]
+    said = subprocess.run(command, capture_output=True, text=True, check=True, env=environment, cwd=tmp_path)
+    assert said.stdout.splitlines() == ["mine:POLICY 2 3 3", "[]"]
+    assert not (tmp_path / "ran").exists()
+    assert {path: path.read_bytes() for path in (tmp_path / "run").rglob("*") if path.is_file()} == before
+
+
+def test_tables_left_by_a_stop_are_not_believed_once_the_run_went_on(tmp_path: Path) -> None:
+    live = begun(tmp_path / "run")
+    sent = dispatch(live)
+    live.commit(events.Stopped(at_s=live.now_s(), finished=False))
+    write_records(tmp_path / "run", live.core)
+    live.close()
+    again = live_run.resume(tmp_path / "run")
+    deliver(again, sent, weights(1.0))
+    again.close()
+    run = open_run(tmp_path / "run")
+    assert not run.finished and run.tasks.to_pylist()[0]["outcome"] == "applied"
+    shutil.rmtree(tmp_path / "run" / "models")
+    with pytest.raises(FedtwinError, match="has no model"):
+        _ = run.weights

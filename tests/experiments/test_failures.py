@@ -12,8 +12,8 @@ import pytest
 
 from fedtwin.config import build_config
 from fedtwin.errors import FedtwinError, FedtwinWarning
-from fedtwin.experiments.batch import Job, run_batch
-from fedtwin.experiments.sweep import Sweep
+from fedtwin.experiments.batches.batch import Job, run_batch
+from fedtwin.experiments.sweep import sweep
 from tests.conftest import FEDTWIN, run_cli, write_slow_policy
 from tests.experiments.faults import FAULTS, write_faulty_policy
 
@@ -119,7 +119,7 @@ def test_workers_that_cannot_start_are_one_sentence(tmp_path: Path) -> None:
     policy = write_slow_policy(tmp_path)
     (tmp_path / "script.py").write_text(
         "from fedtwin.config import build_config\n"
-        "from fedtwin.experiments.batch import Job, run_batch\n"
+        "from fedtwin.experiments.batches.batch import Job, run_batch\n"
         f"settings = {{'policy.name': '{policy}', 'run.rounds': 40}}\n"
         "run_batch([Job(build_config({}, {**settings, 'run.seed': k})) for k in range(9)], workers=2)\n",
         encoding="utf-8",
@@ -177,6 +177,6 @@ def test_from_python_the_failures_are_in_the_table_and_in_words(tmp_path: Path, 
     monkeypatch.syspath_prepend(tmp_path)
     write_faulty_policy(tmp_path, "raise KeyError('x')", name="faulty_here")
     (tmp_path / "spec.toml").write_text(SPEC.replace("faulty", "faulty_here"), encoding="utf-8")
-    sweep = Sweep(tmp_path / "spec.toml", tmp_path / "out")
-    assert pd.read_parquet(sweep.run(workers=1))["failed"].notna().sum() == 2
-    assert sweep.failures is not None and sweep.failures.startswith("2 of 12 runs failed")
+    found = sweep(tmp_path / "spec.toml", out=tmp_path / "out", workers=1)
+    assert found.to_pandas()["failed"].notna().sum() == 2 and table_in(tmp_path / "out").equals(found.to_pandas())
+    assert found.failures is not None and found.failures.startswith("2 of 12 runs failed")

@@ -11,7 +11,7 @@ ROOT = Path(fedtwin.__file__).parent
 LAYERS = [
     *("errors", "draws", "usercode", "compiling", "registry", "processes"),
     *("config", "physics", "power", "twin", "policies", "learning", "records", "coordinator"),
-    *("sim", "live", "experiments", "figures", "cli", "__main__"),
+    *("sim", "live", "runs", "experiments", "figures", "cli", "__main__"),
 ]
 DECIDES = ("twin", "policies", "coordinator")
 TRUTH = ("physics", "power", "sim")

@@ -14,7 +14,9 @@ _HOME = {
     "FedtwinWarning": "fedtwin.errors",
     "PowerPlan": "fedtwin.power",
     "Result": "fedtwin.sim",
+    "Run": "fedtwin.runs",
     "load_config": "fedtwin.config",
+    "open_run": "fedtwin.runs",
     "plan_power": "fedtwin.power",
     "simulate": "fedtwin.sim",
 }
@@ -25,8 +27,10 @@ __all__ = [
     "FedtwinWarning",
     "PowerPlan",
     "Result",
+    "Run",
     "__version__",
     "load_config",
+    "open_run",
     "plan_power",
     "simulate",
 ]
@@ -35,6 +39,7 @@ if TYPE_CHECKING:
     from fedtwin.config import Config, load_config
     from fedtwin.errors import FedtwinError, FedtwinWarning
     from fedtwin.power import PowerPlan, plan_power
+    from fedtwin.runs import Run, open_run
     from fedtwin.sim import Result, simulate
 
 

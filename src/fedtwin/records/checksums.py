@@ -59,6 +59,15 @@ def require_as_written(folder: Path, *names: str) -> None:
             raise FedtwinError(f"{str(folder / name)!r} is not as it was written: its checksum is not the one in {SUMS_NAME}.")
 
 
+def names_written(folder: Path) -> set[str]:
+    """The files that the checksums name; none where there are no checksums."""
+    try:
+        lines = (folder / SUMS_NAME).read_text(encoding="utf-8", errors="replace").splitlines()
+    except OSError:
+        return set()
+    return {line.partition("  ")[2] for line in lines}
+
+
 def _digest_of(path: Path) -> str:
     with path.open("rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()

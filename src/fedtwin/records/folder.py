@@ -70,9 +70,7 @@ class RunFolder:
         self._rows: list[Row] = []
         self._parts = 0
         self._saved_at = time.monotonic()
-        self._rows_per_part = ROWS_PER_PART
-        if trace:
-            self._rows_per_part = max(1, min(ROWS_PER_PART, VALUES_PER_PART // config.fleet.devices))
+        self._rows_per_part = rows_of_a_full_part(config, trace=trace)
         if resume:
             self._lock = Lock(path / LOCK_NAME)
             self._lay_the_parts_out_again()
@@ -188,6 +186,11 @@ class RunFolder:
         parts.mkdir(exist_ok=True)
 
 
+def rows_of_a_full_part(config: Config, *, trace: bool) -> int:
+    """Fewer where every row holds lists over all devices."""
+    return max(1, min(ROWS_PER_PART, VALUES_PER_PART // config.fleet.devices)) if trace else ROWS_PER_PART
+
+
 def write_config(folder: Path, config: Config) -> None:
     """The settings of a run, with the fleet and the code they name beside them; reading them back there gives the same run."""
     if config.fleet.file is not None:
@@ -271,18 +274,6 @@ def write_summary(folder: Path, summary: Mapping[str, Any]) -> None:
 
 def json_bytes(data: Mapping[str, Any]) -> bytes:
     return (json.dumps(data, indent=2, allow_nan=False) + "\n").encode()
-
-
-def read_rounds(path: Path) -> pa.Table:
-    """The rounds of a run folder, finished or not."""
-    if not (path / ROUNDS_NAME).exists():
-        raise FedtwinError(f"{str(path)!r} has no {ROUNDS_NAME}: it is no run folder, or its run kept no records.")
-    if (path / ROUNDS_NAME).is_file() and (path / SUMMARY_NAME).exists():
-        require_as_written(path, ROUNDS_NAME)
-    try:
-        return pq.read_table(path / ROUNDS_NAME)
-    except (pa.ArrowException, OSError) as error:
-        raise FedtwinError(f"{str(path / ROUNDS_NAME)!r} cannot be read: {str(error).splitlines()[0].rstrip('.')}.") from None
 
 
 def _is_summary(found: Any) -> bool:

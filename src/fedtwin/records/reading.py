@@ -1,0 +1,81 @@
+"""Reads the tables of a run folder, of a run that has ended, was killed or goes on. Nothing is written, no code is run."""
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from fedtwin.errors import FedtwinError
+from fedtwin.records.checksums import names_written, require_as_written
+from fedtwin.records.folder import OLD_PARTS, ROUNDS_NAME, SUMMARY_NAME
+
+TRIES = 5
+Columns = Sequence[str] | None
+
+
+def read_rounds(path: Path, columns: Columns = None, *, full_part: int | None = None) -> pa.Table:
+    """The rounds of a run folder, finished or not; all columns, or some. Where there is none yet, a table without columns.
+
+    ``full_part`` is the number of rows of a part that is full. A resumed run writes its parts again: with ``full_part``, those
+    after one that is not full are left out, because they are still the ones from before.
+    """
+    for _ in range(TRIES):
+        try:
+            return _rounds_as_they_lie(path, columns, full_part)
+        except FileNotFoundError:  # the run ended meanwhile, and its parts have become one file
+            continue
+    raise FedtwinError(f"{str(path)!r} has no {ROUNDS_NAME}: it is no run folder, or its run kept no records.")
+
+
+def _rounds_as_they_lie(path: Path, columns: Columns, full_part: int | None) -> pa.Table:
+    whole = path / ROUNDS_NAME
+    if whole.is_file():
+        if (path / SUMMARY_NAME).exists():
+            require_as_written(path, ROUNDS_NAME)
+        return read_file(whole, columns)
+    parts = next((place for place in (whole, path / OLD_PARTS) if place.is_dir()), whole)
+    tables = []
+    for part in sorted(parts.glob("part-*.parquet")):
+        tables.append(read_file(part, columns))
+        if full_part is not None and tables[-1].num_rows < full_part:
+            break
+    if not tables and not parts.is_dir():
+        raise FileNotFoundError
+    try:
+        return pa.concat_tables(tables) if tables else pa.table({})
+    except pa.ArrowException:
+        raise FedtwinError(f"{str(parts)!r} is damaged: its parts have different columns.") from None
+
+
+def read_table(folder: Path, name: str, schema: pa.Schema, *, finished: bool) -> pa.Table:
+    """A table of a run folder; empty, with the columns of the schema, where the run has written none."""
+    path = folder / name
+    if not path.exists() and not (finished and name in names_written(folder)):
+        return schema.empty_table()
+    if finished:
+        require_as_written(folder, name)
+    try:
+        table = read_file(path)
+    except FileNotFoundError:
+        return schema.empty_table()
+    require_columns(table, schema, path)
+    return table
+
+
+def require_columns(table: pa.Table, schema: pa.Schema, path: Path) -> None:
+    """The table has every column of the schema, of its type."""
+    for field in schema:
+        if field.name not in table.schema.names or table.schema.field(field.name).type != field.type:
+            raise FedtwinError(f"{str(path)!r} is damaged: it has no column {field.name} of type {field.type}.")
+
+
+def read_file(path: Path, columns: Columns = None) -> pa.Table:
+    """One Parquet file, opened once, so that one that takes its place meanwhile does not matter."""
+    try:
+        with pq.ParquetFile(path) as file:
+            return file.read(columns=None if columns is None else list(columns))
+    except FileNotFoundError:
+        raise
+    except (pa.ArrowException, OSError) as error:
+        raise FedtwinError(f"{str(path)!r} cannot be read: {str(error).splitlines()[0].rstrip('.')}.") from None

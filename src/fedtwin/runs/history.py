@@ -1,0 +1,204 @@
+"""The twin of a simulation at any moment: an index by (device, moment), and sums along it, in the order of a replay.
+
+Moments are numbered. Row k of the records happens at 2k + 1; the uploads that come before it, at 2k. What was known before a
+moment is, for every device, its last acceptance and its last decline before it: two binary searches. The sums are those that a
+replay makes, in its order, so that they have the same bits.
+"""
+
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fedtwin.config import Config
+from fedtwin.errors import FedtwinError
+from fedtwin.runs.rows import NOBODY, Flags, Floats, Ints, Rows
+from fedtwin.twin import DeviceTwin, Fact, Twin
+
+NEVER = np.iinfo(np.int64).max
+
+
+class History:
+    """Built once; ``before`` gives the twin as it stood before a moment."""
+
+    def __init__(self, rows: Rows, samples: Ints, config: Config, where: str) -> None:
+        self._rows, self._samples, self._d_min = rows, samples.astype(np.float64), config.objective.min_mean_samples
+        self._devices, self._span, self._where = len(samples), 2 * rows.total + 2, where
+        self._sync = config.run.mode == "sync"
+        self._learns_at_once = not self._sync and config.policy.feedback == "on-selection"
+        self._index_answers()
+        self._index_arrivals()
+        self._sum_up()
+
+    # Moments
+
+    @property
+    def end(self) -> int:
+        """After everything that is written down."""
+        return 2 * self._rows.total + 1
+
+    @property
+    def end_s(self) -> float:
+        rows = self._rows
+        if not rows.rounds:
+            return 0.0
+        return float(rows.clock_s[-1]) + (float(rows.slowest_s[-1]) if self._sync else 0.0)
+
+    @property
+    def rounds(self) -> int:
+        return self._rows.rounds
+
+    def at_round(self, round_: int) -> int:
+        """When the round has been opened, by an upload or otherwise, and nobody has been asked yet; 0 is before everything."""
+        return 2 * int(self._rows.begins[round_ - 1]) + 1 if round_ else 0
+
+    def at_seconds(self, seconds: float) -> int:
+        """After all that happened up to then, and at that very second."""
+        if seconds >= self.end_s:
+            return self.end
+        return 2 * int(np.searchsorted(self._rows.clock_s, seconds, side="right"))
+
+    # The index
+
+    def _index_answers(self) -> None:
+        """Acceptances and declines, by device and then in their order. Declines before the first round are told to nobody."""
+        rows = self._rows
+        self._taken, self._taken_from = self._by_device(np.flatnonzero(~rows.declined))
+        self._refused, self._refused_from = self._by_device(np.flatnonzero(rows.declined & (rows.round > 0)))
+        self._taken_keys, self._refused_keys = self._keys(self._taken), self._keys(self._refused)
+        self._counted: Flags = rows.round[self._taken] > 0
+
+    def _index_arrivals(self) -> None:
+        """A device has one task at a time, so its k-th upload is that of its k-th acceptance."""
+        moments, arrived_s, devices = self._arrivals()
+        order = np.argsort(devices, kind="stable")
+        moments, arrived_s, devices = moments[order], arrived_s[order], devices[order]
+        place = self._taken_from[devices] + _rank(devices, self._devices)
+        self._arrival, self._arrived_s = np.full(len(self._taken), NEVER), np.zeros(len(self._taken))
+        fits = place < self._taken_from[devices + 1]
+        if fits.all():
+            self._arrival[place], self._arrived_s[place] = moments, arrived_s
+        sent = 2 * self._taken + 1
+        same_device = self._rows.device[self._taken[1:]] == self._rows.device[self._taken[:-1]]
+        if not fits.all() or (self._arrival <= sent).any() or (self._arrival[:-1] > sent[1:])[same_device].any():
+            raise FedtwinError(f"{self._where} is damaged: uploads arrive in its rounds that nobody was asked for.")
+        self._arrivals_in_order = np.sort(moments)
+        self._version: Ints = np.searchsorted(self._arrivals_in_order, sent)
+
+    def _arrivals(self) -> tuple[Ints, Floats, Ints]:
+        """Moment, second and device of every upload that was mixed in."""
+        rows = self._rows
+        if not self._sync:
+            opened = rows.begins[rows.arrived[rows.begins] != NOBODY]
+            devices = rows.arrived[opened]
+            if len(devices) and not 0 <= devices.min() <= devices.max() < self._devices:
+                raise FedtwinError(f"{self._where} is damaged: uploads arrive in its rounds from devices not in the fleet.")
+            return 2 * opened, rows.clock_s[opened], devices
+        taken = np.sort(self._taken)
+        round_ = rows.round[taken] - 1
+        ends = np.append(rows.begins[1:], rows.total)
+        return 2 * ends[round_], rows.clock_s[taken] + rows.slowest_s[round_], rows.device[taken]
+
+    def _sum_up(self) -> None:
+        """What a replay adds up: per device its selections and costs, over the fleet its queues."""
+        rows, taken, counted = self._rows, self._taken, self._counted
+        device, d_min = rows.device[taken], self._d_min
+        total = np.concatenate([[0], np.cumsum(counted)])
+        self._selections: Ints = total[1:] - total[self._taken_from[device]]
+        after = rows.queue[taken] + d_min - self._samples[device]
+        self._queue = np.where(counted, np.where(after < 0.0, 0.0, after), 0.0)
+        self._queue_round = np.where(counted, rows.round[taken] + 1, 1)
+        self._cost_sum = np.where(counted, rows.cost[taken], 0.0)
+        for first, last in pairwise(self._taken_from.tolist()):
+            if last - first > 1:
+                np.cumsum(self._cost_sum[first:last], out=self._cost_sum[first:last])
+        is_first = taken == taken[self._taken_from[device]]
+        queue_before = np.where(is_first, 0.0, np.roll(self._queue, 1))
+        round_before = np.where(is_first, 1, np.roll(self._queue_round, 1))
+        in_order = np.argsort(taken[counted])
+        self._selected = np.sort(2 * taken[counted] + 1)
+        self._queue_sum = np.cumsum(np.append(0.0, (self._queue - queue_before)[counted][in_order]))
+        self._queue_round_sum = self._devices + np.cumsum(np.append(0, (self._queue_round - round_before)[counted][in_order]))
+
+    def _by_device(self, chosen: Ints) -> tuple[Ints, Ints]:
+        """Rows sorted by device, each device's in order, and where each device's begin."""
+        devices = self._rows.device[chosen]
+        begins = np.concatenate([[0], np.cumsum(np.bincount(devices, minlength=self._devices))])
+        return chosen[np.argsort(devices, kind="stable")], begins
+
+    def _keys(self, chosen: Ints) -> Ints:
+        return self._rows.device[chosen] * self._span + (2 * chosen + 1)
+
+    # The twin
+
+    def before(self, moment: int) -> Twin:
+        """The twin that a replay of all that happened before the moment ends with, to the last bit."""
+        selected = int(np.searchsorted(self._selected, moment))
+        return Twin(
+            self._devices_before(moment),
+            self._d_min,
+            model_version=int(np.searchsorted(self._arrivals_in_order, moment)),
+            queue_sum=float(self._queue_sum[selected]),
+            queue_round_sum=int(self._queue_round_sum[selected]),
+        )
+
+    def _devices_before(self, moment: int) -> tuple[DeviceTwin, ...]:
+        rows, wanted = self._rows, np.arange(self._devices) * self._span + moment
+        taken_to = np.searchsorted(self._taken_keys, wanted)
+        refused_to = np.searchsorted(self._refused_keys, wanted)
+        was_taken, was_refused = taken_to > self._taken_from[:-1], refused_to > self._refused_from[:-1]
+        last = np.where(was_taken, taken_to - 1, 0)
+        taken_row = np.where(was_taken, _at(self._taken, last), NOBODY)
+        refused_row = np.where(was_refused, _at(self._refused, refused_to - 1), NOBODY)
+        told_row = np.maximum(taken_row, refused_row)
+        counted = ~was_taken | _at(self._counted, last)
+        in_flight = was_taken & (_at(self._arrival, last) >= moment)
+        selections = np.where(was_taken, _at(self._selections, last), 0)
+        unknown = in_flight & counted & (not self._learns_at_once)
+        observations = selections - unknown
+        cost_sum = np.where(observations > 0, _at(self._cost_sum, last - unknown), 0.0)
+        told_s = _at(rows.clock_s, told_row).tolist()
+        known_s = np.where(in_flight, _at(rows.clock_s, taken_row), _at(self._arrived_s, last))
+        seen = zip(
+            self._samples.tolist(),
+            in_flight.tolist(),
+            _facts(told_row, rows.gain, told_s),
+            _facts(told_row, rows.cpu_hz, told_s),
+            _facts(taken_row, rows.compute_s, known_s.tolist(), in_flight),
+            selections.tolist(),
+            (refused_to - self._refused_from[:-1]).tolist(),
+            observations.tolist(),
+            cost_sum.tolist(),
+            np.where(was_taken, _at(self._queue, last), 0.0).tolist(),
+            np.where(was_taken, _at(self._queue_round, last), 1).tolist(),
+            np.where(was_taken, _at(self._version, last), NOBODY).tolist(),
+            counted.tolist(),
+            strict=True,
+        )
+        return tuple(
+            DeviceTwin(
+                Fact(samples, 0.0, "configured"), "in-flight" if busy else "idle", gain, cpu_hz, compute_s, chosen, declines,
+                observed, costs, queue, since, version if version != NOBODY else None, counts,
+            )
+            for samples, busy, gain, cpu_hz, compute_s, chosen, declines, observed, costs, queue, since, version, counts in seen
+        )  # fmt: skip
+
+
+def _facts(row: Ints, values: Floats, learned_s: list[float], estimated: Flags | None = None) -> list[Fact | None]:
+    """What was learned in these rows; None where there is no row."""
+    guessed = [False] * len(row) if estimated is None else estimated.tolist()
+    found = zip(row.tolist(), _at(values, row).tolist(), learned_s, guessed, strict=True)
+    return [Fact(value, at_s, "estimated" if guess else "measured") if k != NOBODY else None for k, value, at_s, guess in found]
+
+
+def _at(values: NDArray[Any], places: Ints) -> NDArray[Any]:
+    """The values there; whatever where there are none, for a place that is not used."""
+    return values[places] if len(values) else np.zeros(len(places), values.dtype)
+
+
+def _rank(devices: Ints, count: int) -> Ints:
+    """Of every entry of a sorted array, how many of the same device come before it."""
+    begins = np.concatenate([[0], np.cumsum(np.bincount(devices, minlength=count))])
+    ranks: Ints = np.arange(len(devices)) - begins[devices]
+    return ranks

@@ -1,0 +1,124 @@
+"""A simulation's folder: finished, killed, or being written."""
+
+import json
+from functools import cached_property
+from typing import Any
+
+import pyarrow as pa
+
+from fedtwin.errors import FedtwinError
+from fedtwin.records import DEVICES, EVALUATIONS, REFUSALS, read_rounds, read_summary, rounds_schema
+from fedtwin.records.folder import (
+    DEVICES_NAME,
+    EVALUATIONS_NAME,
+    REFUSALS_NAME,
+    ROUNDS_NAME,
+    START_NAME,
+    UNFINISHED_NAME,
+    rows_of_a_full_part,
+)
+from fedtwin.records.reading import read_table, require_columns
+from fedtwin.runs.history import History
+from fedtwin.runs.rows import COLUMNS, Rows, rows_of
+from fedtwin.runs.run import Run
+from fedtwin.runs.sums import described, summary_of
+from fedtwin.twin import Twin
+
+
+class SimulatedRun(Run):
+    """Its twin is derived from the records, which hold all that the server learned."""
+
+    @cached_property
+    def summary(self) -> dict[str, Any]:
+        return read_summary(self.path) if self.finished else self._summary_so_far()
+
+    @cached_property
+    def devices(self) -> pa.Table:
+        return self._table(DEVICES_NAME, DEVICES)
+
+    @cached_property
+    def start(self) -> pa.Table:
+        return self._table(START_NAME, self._schema)
+
+    @cached_property
+    def rounds(self) -> pa.Table:
+        return self._read_rounds(self._schema)
+
+    @property
+    def tasks(self) -> pa.Table:
+        from fedtwin.live.records import TASKS
+
+        return TASKS.empty_table()
+
+    @cached_property
+    def evaluations(self) -> pa.Table:
+        return self._table(EVALUATIONS_NAME, EVALUATIONS)
+
+    @cached_property
+    def refusals(self) -> pa.Table:
+        return self._table(REFUSALS_NAME, REFUSALS)
+
+    @cached_property
+    def _mark(self) -> dict[str, Any]:
+        """``unfinished.json``, which names a run that has not ended; empty where it is missing or says nothing."""
+        try:
+            mark = json.loads((self.path / UNFINISHED_NAME).read_text(encoding="utf-8"))
+        except (OSError, ValueError, RecursionError):
+            mark = None
+        return mark if isinstance(mark, dict) else {}
+
+    @cached_property
+    def _schema(self) -> pa.Schema:
+        return rounds_schema(trace=self._mark.get("trace") is True, learning=self.config.learning is not None)
+
+    def _table(self, name: str, schema: pa.Schema) -> pa.Table:
+        return read_table(self.path, name, schema, finished=self.finished)
+
+    def _read_rounds(self, schema: pa.Schema) -> pa.Table:
+        """All columns, or with a smaller schema those."""
+        full = rows_of_a_full_part(self.config, trace=self._mark.get("trace") is True)
+        columns = None if schema is self._schema else schema.names
+        table = read_rounds(self.path, columns, full_part=full)
+        if table.num_columns == 0:
+            return schema.empty_table()
+        require_columns(table, schema, self.path / ROUNDS_NAME)
+        return table
+
+    @cached_property
+    def _rows(self) -> Rows:
+        schema = pa.schema([self._schema.field(name) for name in COLUMNS])
+        rounds = self.__dict__["rounds"] if "rounds" in self.__dict__ else self._read_rounds(schema)
+        return rows_of(self.start, rounds, self.config, finished=self.finished, where=repr(str(self.path)))
+
+    @cached_property
+    def _history(self) -> History:
+        samples = self.devices["samples"].to_numpy()
+        if len(samples) != self.config.fleet.devices:
+            raise FedtwinError(f"{str(self.path)!r} is damaged: {DEVICES_NAME} has not one row per device.")
+        return History(self._rows, samples, self.config, repr(str(self.path)))
+
+    def _last_twin(self) -> Twin:
+        return self._history.before(self._history.end)
+
+    def _twin_at_round(self, round_: int) -> Twin:
+        history = self._history
+        if not 0 <= round_ <= history.rounds:
+            raise self._no_such_round(round_, history.rounds)
+        return history.before(history.at_round(round_))
+
+    def _twin_at_seconds(self, seconds: float) -> Twin:
+        history = self._history
+        if seconds > history.end_s:
+            raise self._no_such_second(seconds, history.end_s)
+        return history.before(history.at_seconds(seconds))
+
+    def _summary_so_far(self) -> dict[str, Any]:
+        summary = summary_of(self._rows, self.config, self._last_twin(), self._history.end_s)
+        of_training: dict[str, Any] = {}
+        if self.evaluations.num_rows:
+            last = self.evaluations.slice(self.evaluations.num_rows - 1).to_pylist()[0]
+            of_training = {"test_loss": last["test_loss"], "test_accuracy": last["test_accuracy"]}
+        if self.config.learning is not None:
+            of_training["refusals"] = self.refusals.num_rows
+        named: dict[str, Any] = {key: self._mark[key] for key in ("package_version", "config_hash") if key in self._mark}
+        return {**described(self.config, summary), **of_training, **named}

@@ -1,0 +1,134 @@
+"""The twin at any past moment is the one the coordinator had there, in every field and to the last bit."""
+
+import tempfile
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from fedtwin import Run, open_run, simulate
+from fedtwin.config import build_config
+from fedtwin.errors import FedtwinError
+from fedtwin.registry import POLICIES
+from fedtwin.twin import queue_at, total_queue
+from tests.runs.truth import truth_of
+
+
+def no_more_channels_than_devices(changes: dict[str, Any]) -> dict[str, Any]:
+    return {**changes, "fleet.channels": min(changes["fleet.channels"], changes["fleet.devices"])}
+
+
+SETTINGS = st.fixed_dictionaries(
+    {
+        "policy.name": st.sampled_from(list(POLICIES)),
+        "policy.feedback": st.sampled_from(["on-selection", "on-arrival"]),
+        "policy.power": st.sampled_from(["scheme", "optimal", "max"]),
+        "run.mode": st.sampled_from(["async", "sync"]),
+        "run.rounds": st.integers(1, 60),
+        "run.seed": st.integers(0, 2**63 - 1),
+        "run.engine": st.just("readable"),
+        "fleet.devices": st.integers(1, 12),
+        "fleet.channels": st.integers(1, 12),
+        "objective.max_time_s": st.sampled_from([0.3, 0.5, 0.7, 1.0]),
+        "objective.min_mean_samples": st.sampled_from([0.0, 1.0, 3.3, 40.0]),
+    }
+).map(no_more_channels_than_devices)
+quiet = pytest.mark.filterwarnings("ignore::fedtwin.errors.FedtwinWarning")
+
+
+def check_every_moment(changes: dict[str, Any], folder: Path) -> Run:
+    config = build_config({}, changes)
+    simulate(config, out=folder)
+    run, truth = open_run(folder), truth_of(config)
+    for round_, twin in enumerate(truth.at_round):
+        assert run.twin(round=round_) == twin, round_
+    clocks = sorted({clock_s for clock_s, _ in truth.changes})
+    between = [(first + second) / 2 for first, second in pairwise(clocks)]
+    for seconds in [0.0, *clocks, *between]:
+        if seconds <= truth.end_s:
+            assert run.twin(seconds=seconds) == truth.at_seconds(seconds), seconds
+    assert run.twin() == run.twin(seconds=truth.end_s) == truth.changes[-1][1]
+    return run
+
+
+@quiet
+@settings(max_examples=120)
+@given(changes=SETTINGS)
+def test_every_moment_of_every_kind_of_run(changes: dict[str, Any]) -> None:
+    with tempfile.TemporaryDirectory() as folder:
+        check_every_moment(changes, Path(folder, "run"))
+
+
+@quiet
+@pytest.mark.parametrize("mode", ["async", "sync"])
+@pytest.mark.parametrize("feedback", ["on-selection", "on-arrival"])
+def test_every_moment_of_a_compiled_run(tmp_path: Path, mode: str, feedback: str) -> None:
+    changes = {"run.mode": mode, "policy.feedback": feedback, "run.engine": "compiled", "run.rounds": 400, "fleet.channels": 5}
+    run = check_every_moment({**changes, "objective.max_time_s": 0.7, "objective.min_mean_samples": 3.3}, tmp_path / "run")
+    assert run.summary["declines"] > 0
+
+
+def test_the_queues_are_those_of_the_records(tmp_path: Path) -> None:
+    simulate(build_config({}, {"run.rounds": 300, "objective.max_time_s": 0.7}), out=tmp_path / "run")
+    run = open_run(tmp_path / "run")
+    d_min = run.config.objective.min_mean_samples
+    seen = set()
+    for row in run.rounds.to_pylist():
+        if row["round"] not in seen:
+            seen.add(row["round"])
+            twin = run.twin(round=row["round"])
+            device = twin.devices[row["device"]]
+            assert queue_at(device.queue, device.queue_round, row["round"], d_min) == row["queue"]
+            assert total_queue(twin, row["round"]) == row["total_queue"]
+    assert len(seen) == 300
+
+
+def test_a_moment_is_named_plainly(tmp_path: Path) -> None:
+    simulate(build_config({}, {"run.rounds": 20}), out=tmp_path / "run")
+    run = open_run(tmp_path / "run")
+    end_s = run.summary["virtual_time_s"]
+    for moment, sentence in (
+        ({"round": 21}, r"twin\(round=21\): .* has the rounds 0 to 20"),
+        ({"round": -1}, r"has the rounds 0 to 20"),
+        ({"round": 1.0}, r"twin\(round=1.0\): a round is a whole number; a time is twin\(seconds=…\)"),
+        ({"round": True}, r"a round is a whole number"),
+        ({"seconds": -1.0}, r"begins at 0"),
+        ({"seconds": float("nan")}, r"begins at 0"),
+        ({"seconds": end_s + 1e-6}, r"goes from 0 to"),
+        ({"round": 1, "seconds": 1.0}, r"one of the two"),
+    ):
+        with pytest.raises(FedtwinError, match=sentence):
+            run.twin(**moment)
+    with pytest.raises(TypeError):
+        run.twin(3)  # type: ignore[call-arg]
+    assert run.twin(seconds=end_s) == run.twin()
+    assert run.twin(seconds=1) == run.twin(seconds=1.0)
+
+
+@pytest.mark.parametrize(
+    ("column", "value", "sentence"),
+    [
+        ("device", 99, "devices that are not in the fleet"),
+        ("round", 7, "not numbered 1, 2, 3"),
+        ("arrived", 99, "not in the fleet"),
+        ("arrived", 3, "nobody was asked for"),
+    ],
+)
+def test_records_that_cannot_be_of_one_run_are_a_sentence(tmp_path: Path, column: str, value: int, sentence: str) -> None:
+    """Of an unfinished run, which has no checksums yet."""
+    folder = tmp_path / "run"
+    simulate(build_config({}, {"run.rounds": 20, "fleet.channels": 2, "run.seed": 3}), out=folder)
+    rounds = open_run(folder).rounds
+    for name in ("SHA256SUMS", "summary.json"):
+        (folder / name).unlink()
+    values = rounds[column].to_pylist()
+    values[4] = value
+    place = rounds.schema.get_field_index(column)
+    pq.write_table(rounds.set_column(place, column, pa.array(values, pa.int64())), folder / "rounds.parquet")
+    with pytest.raises(FedtwinError, match=sentence):
+        open_run(folder).twin()

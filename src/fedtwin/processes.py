@@ -2,11 +2,13 @@
 
 import os
 import signal
+import sys
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from multiprocessing import parent_process
 from multiprocessing.connection import wait
+from types import ModuleType
 
 
 @contextmanager
@@ -23,6 +25,20 @@ def interrupts_left_to_the_parent() -> Iterator[None]:
         yield
     finally:
         signal.pthread_sigmask(signal.SIG_SETMASK, before)
+
+
+@contextmanager
+def script_left_to_the_parent() -> Iterator[None]:
+    """Processes started in here do not run the script again that started them, so it needs no ``if __name__ == "__main__"``.
+
+    Python's own way runs it in every worker, so that what it defines is there; ours need nothing of it.
+    """
+    script = sys.modules["__main__"]
+    sys.modules["__main__"] = ModuleType("__main__")
+    try:
+        yield
+    finally:
+        sys.modules["__main__"] = script
 
 
 def die_with_the_parent() -> None:

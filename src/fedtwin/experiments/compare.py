@@ -24,6 +24,7 @@ from fedtwin.experiments.telling import Count, Say
 from fedtwin.records.checksums import write_checked
 from fedtwin.records.folder import json_bytes
 from fedtwin.registry import SCHEMES
+from fedtwin.runs import Run
 
 __all__ = ["Comparison", "compare", "compare_folders", "comparison_jobs"]
 
@@ -31,7 +32,7 @@ JOURNAL_NAME, COMPARISON_NAME, RUNS_NAMES = "unfinished.jsonl", "comparison.json
 
 
 def compare(
-    config: ConfigLike | Sequence[str | Path] = None,
+    config: ConfigLike | Sequence[str | Path | Run] = None,
     schemes: str | Sequence[str] | None = None,
     *,
     seeds: int | Sequence[int] = 5,

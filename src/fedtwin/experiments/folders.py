@@ -2,62 +2,48 @@
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
-import pyarrow.parquet as pq
-
-from fedtwin.config import Config, load_config, settings
+from fedtwin.config import Config, settings
 from fedtwin.errors import FedtwinError
 from fedtwin.experiments.analysis.comparison import Comparison, comparison_of
 from fedtwin.experiments.analysis.metrics import chosen_metrics, to_accuracy
 from fedtwin.experiments.specs.schemes import label
 from fedtwin.learning.evaluation import Evaluation
-from fedtwin.records.checksums import require_as_written
-from fedtwin.records.folder import CONFIG_NAME, EVALUATIONS_NAME, read_summary
+from fedtwin.runs import Run, open_run
 
 A_SCHEME_IS_MADE_OF = ("policy.", "run.mode")
 CHANGE_NO_NUMBER = ("run.seed", "run.engine", "run.records", "learning.executor", "learning.device", "learning.workers")
 
 
-class Finished(NamedTuple):
-    """What is compared of a run folder."""
-
-    folder: Path
-    config: Config
-    summary: dict[str, Any]
-
-
 def compare_folders(
-    folders: Sequence[str | Path], *, metrics: str | Sequence[str] | None = None, accuracy: float | None = None
+    folders: Sequence[str | Path | Run], *, metrics: str | Sequence[str] | None = None, accuracy: float | None = None
 ) -> Comparison:
-    """Compares finished run folders as they are. They must differ in policy, mode and seed only."""
-    runs = [_finished(Path(folder)) for folder in folders]
+    """Compares finished runs as they are. They must differ in policy, mode and seed only."""
+    runs = [_finished(folder if isinstance(folder, Run) else open_run(folder)) for folder in folders]
     for run in runs[1:]:
         _require_the_same_world(run, runs[0])
     asked = chosen_metrics(metrics, accuracy, trains=runs[0].config.learning is not None)
-    summaries = [{**run.summary, **_to_accuracy(run.folder, accuracy)} for run in runs]
+    summaries = [{**run.summary, **_to_accuracy(run, accuracy)} for run in runs]
     named = zip(_names(runs), runs, summaries, strict=True)
     return comparison_of(((name, run.config.run.seed, summary) for name, run, summary in named), asked, accuracy)
 
 
-def _finished(folder: Path) -> Finished:
-    summary = read_summary(folder)
-    if summary["mean_cost"] is None:
-        raise FedtwinError(f"{str(folder)!r} made no selection: every device declined every round.")
-    return Finished(folder, load_config(folder / CONFIG_NAME), summary)
+def _finished(run: Run) -> Run:
+    if not run.finished:
+        raise FedtwinError(f"{str(run.path)!r} is not the folder of a finished run.")
+    if run.summary["mean_cost"] is None:
+        raise FedtwinError(f"{str(run.path)!r} made no selection: every device declined every round.")
+    return run
 
 
-def _to_accuracy(folder: Path, accuracy: float | None) -> dict[str, Any]:
-    if accuracy is None:
-        return {}
-    require_as_written(folder, EVALUATIONS_NAME)
-    rows = pq.read_table(folder / EVALUATIONS_NAME).to_pylist()
-    return to_accuracy([Evaluation(**row) for row in rows], accuracy)
+def _to_accuracy(run: Run, accuracy: float | None) -> dict[str, Any]:
+    return to_accuracy([Evaluation(**row) for row in run.evaluations.to_pylist()], accuracy) if accuracy is not None else {}
 
 
-def _require_the_same_world(run: Finished, first: Finished) -> None:
+def _require_the_same_world(run: Run, first: Run) -> None:
     world, other = _world_of(first.config), _world_of(run.config)
-    sentence = f"{str(run.folder)!r} cannot be compared with {str(first.folder)!r}"
+    sentence = f"{str(run.path)!r} cannot be compared with {str(first.path)!r}"
     for name in sorted(other.keys() | world.keys()):
         if world.get(name) != other.get(name):
             raise FedtwinError(f"{sentence}: {name} is {other.get(name)!r} in one and {world.get(name)!r} in the other.")
@@ -73,7 +59,7 @@ def _world_of(config: Config) -> Mapping[str, Any]:
     }
 
 
-def _names(runs: Sequence[Finished]) -> list[str]:
+def _names(runs: Sequence[Run]) -> list[str]:
     """Schemes by their labels; policies of the same name but other code have the beginning of its digest added."""
     named = [(label(run.config, run.summary["scheme"]), str(run.summary.get("policy_code", ""))) for run in runs]
     several = {name for name, code in named if any(other == name and one != code for other, one in named)}

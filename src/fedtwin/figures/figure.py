@@ -12,7 +12,8 @@ from fedtwin.experiments.specs.figure import Experiment, Profile, load_experimen
 from fedtwin.experiments.specs.schemes import chosen_schemes
 from fedtwin.experiments.telling import Count, Say
 from fedtwin.figures.kinds import TableRow
-from fedtwin.figures.save import draw_figure, figure_paths, require_matplotlib, save_figure
+from fedtwin.figures.pictures import require_matplotlib
+from fedtwin.figures.save import draw_figure, figure_paths, save_figure
 from fedtwin.figures.table import figure_jobs, figure_rows
 
 if TYPE_CHECKING:

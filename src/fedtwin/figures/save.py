@@ -3,13 +3,13 @@
 import csv
 import io
 import textwrap
-from importlib.util import find_spec
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from fedtwin.errors import FedtwinError
 from fedtwin.experiments.specs.figure import Experiment
 from fedtwin.figures.kinds import TableRow, kind_of
+from fedtwin.figures.pictures import STYLE, picture_bytes, require_matplotlib
 from fedtwin.records.checksums import write_together
 
 if TYPE_CHECKING:
@@ -18,17 +18,10 @@ if TYPE_CHECKING:
 SIZE_INCHES = (7.0, 4.6)
 SUFFIXES = (".png", ".svg", ".csv")
 LETTERS_PER_LINE = 105
-STYLE: Any = {"svg.hashsalt": "fedtwin", "font.size": 9.0, "axes.grid": True, "grid.alpha": 0.3}
 
 
 def figure_paths(folder: Path, figure: str) -> list[Path]:
     return [folder / f"figure_{figure}{suffix}" for suffix in SUFFIXES]
-
-
-def require_matplotlib() -> None:
-    """Before any work is done for a picture."""
-    if find_spec("matplotlib") is None:
-        raise FedtwinError("Figures need matplotlib: pip install 'fedtwin[figures]'.")
 
 
 def draw_figure(experiment: Experiment, note: str, table: list[TableRow]) -> "Figure":
@@ -43,19 +36,6 @@ def draw_figure(experiment: Experiment, note: str, table: list[TableRow]) -> "Fi
         picture.suptitle(experiment.title)
         picture.supxlabel(textwrap.fill(note, LETTERS_PER_LINE), fontsize="medium")
     return picture
-
-
-def picture_bytes(picture: "Figure", kind: str) -> bytes:
-    """The same picture, the same bytes: no dates, no names of programs."""
-    from matplotlib import rc_context
-
-    file = io.BytesIO()
-    with rc_context(STYLE):
-        if kind == "svg":
-            picture.savefig(file, format="svg", metadata={"Date": None, "Creator": None})
-        else:
-            picture.savefig(file, format=kind, dpi=150, metadata={"Software": None})
-    return file.getvalue()
 
 
 def save_figure(folder: Path, experiment: Experiment, note: str, table: list[TableRow]) -> list[Path]:

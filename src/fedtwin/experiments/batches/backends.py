@@ -60,7 +60,10 @@ def open_backend(workers: int | None = None, ray: str | None = None) -> Iterator
 
 
 class LocalBackend:
-    """Worker processes, started when they are first worth it, and kept. One worker is this process."""
+    """Worker processes, started when they are first worth it, and kept. One worker is this process.
+
+    Code that is in the user's script itself (``__main__:name``) is nowhere else, and so is run in this process too.
+    """
 
     here = True
 
@@ -71,7 +74,7 @@ class LocalBackend:
         self._suspects: list[Packed] = []
 
     def run(self, runs: Sequence[Packed]) -> Iterator[list[Line]]:
-        if self._workers == 1 or (len(runs) < 2 and all(map(_is_harmless, runs))):
+        if self._workers == 1 or any(map(_is_of_the_script, runs)) or (len(runs) < 2 and all(map(_is_harmless, runs))):
             yield from run_here(runs)
             return
         done = 0
@@ -150,6 +153,12 @@ def _is_short(packed: Packed) -> bool:
 def _is_harmless(packed: Packed) -> bool:
     """It cannot end this process; a policy of the user's own might."""
     return ":" not in packed["config"]["policy"]["name"]
+
+
+def _is_of_the_script(packed: Packed) -> bool:
+    config = packed["config"]
+    names = (config["policy"]["name"], config.get("learning", {}).get("model", ""))
+    return any(name.startswith("__main__:") for name in names)
 
 
 def in_chunks(

@@ -9,7 +9,7 @@ from multiprocessing import get_context
 
 from fedtwin.errors import FedtwinError, FedtwinWarning
 from fedtwin.experiments.batches.job import Done, Line, Packed, line_of_failure, run_chunk
-from fedtwin.processes import die_with_the_parent, interrupts_left_to_the_parent
+from fedtwin.processes import die_with_the_parent, interrupts_left_to_the_parent, script_left_to_the_parent
 
 Pool = ProcessPoolExecutor
 KILLED = "Its worker process was killed, perhaps for want of memory"
@@ -17,7 +17,7 @@ KILLED = "Its worker process was killed, perhaps for want of memory"
 
 def give(pool: Pool | None, workers: int, chunk: Sequence[Packed]) -> "tuple[Pool, Future[Done]]":
     """Submits runs to a pool of so many workers, or to a new one if there is none or it is broken; gives the pool too."""
-    with interrupts_left_to_the_parent():
+    with interrupts_left_to_the_parent(), script_left_to_the_parent():
         if pool is not None:
             try:
                 return pool, pool.submit(run_chunk, chunk)
@@ -33,10 +33,7 @@ def require_that_workers_start() -> None:
     try:
         future.result()
     except BrokenProcessPool:
-        raise FedtwinError(
-            "Worker processes end before they do anything: try --workers 1, "
-            "and let a script of your own start batches under if __name__ == '__main__' only."
-        ) from None
+        raise FedtwinError("Worker processes end before they do anything: try --workers 1.") from None
     finally:
         pool.shutdown()
 

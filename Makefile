@@ -9,7 +9,7 @@ JOBS   := $(shell echo $$(( $$(getconf _NPROCESSORS_ONLN) + 1 )))
 
 # What a release of Python can break: the engines, what is compiled, how processes stop, the live fleet.
 PER_PYTHON := tests/sim tests/policies tests/live tests/compiling tests/usercode tests/formulas tests/world tests/test_draws.py tests/test_package.py \
-              tests/experiments/test_batch.py tests/experiments/test_sweep.py tests/records
+              tests/experiments/batches tests/experiments/test_sweep.py tests/records
 
 .PHONY: help setup demo test test-all test-python test-versions lint types figures bench bench-training bench-live clean
 

@@ -5,7 +5,7 @@ trained least got. Behind the C1 paragraph of docs/results.md.
 """
 
 from fedtwin.config import load_config
-from fedtwin.experiments.batch import Job, run_batch
+from fedtwin.experiments.batches.batch import Job, run_batch
 
 FLEETS = 20
 CASES = [(15, 0.5), (15, 1.0), (15, 1.5), (15, 2.0), (15, 2.5), (15, 2.7), (25, 2.7)]

@@ -18,8 +18,8 @@ import numpy as np
 
 from fedtwin.config import Config, load_config
 from fedtwin.errors import FedtwinError
-from fedtwin.experiments.batch import Job, Outcome, run_batch
-from fedtwin.experiments.compare import scheme_config
+from fedtwin.experiments.batches.batch import Job, Outcome, run_batch
+from fedtwin.experiments.specs.schemes import scheme_config
 
 SCHEMES = ("CU-UCB", "Sy-fairness")
 SEED = 1000

@@ -11,9 +11,8 @@ import time
 from pathlib import Path
 from typing import Any
 
-from fedtwin.experiments.backends import LocalBackend, default_workers
-from fedtwin.experiments.sweep import Sweep
-from fedtwin.experiments.sweep_spec import load_sweep
+from fedtwin.experiments.batches.backends import LocalBackend, default_workers
+from fedtwin.experiments.sweep import Sweep, sweep_runs
 from fedtwin.sim import simulate
 
 SPEC = """
@@ -32,7 +31,7 @@ def measure(rounds: int = 20_000, seeds: int = 200) -> list[dict[str, Any]]:
     with tempfile.TemporaryDirectory() as folder:
         spec = Path(folder) / "spec.toml"
         spec.write_text(SPEC.format(rounds=rounds, seeds=seeds), encoding="utf-8")
-        configs = [point.config for point, _ in load_sweep(spec)]
+        configs = [job.config for job in sweep_runs(spec)[1]]
         simulate(configs[0], records=False)
         simulate(configs[-1], records=False)
         began = time.perf_counter()

@@ -45,7 +45,9 @@ def _entry(name: str, thing: Any) -> list[str]:
     lines.append(_text(thing))
     lines += _fields(thing) if _is_data(thing) else []
     for member, value in vars(thing).items():
-        if member.startswith("_") or not (inspect.isfunction(value) or isinstance(value, (property, classmethod, staticmethod))):
+        if member.startswith("_") or not (
+            inspect.isfunction(value) or isinstance(value, (property, classmethod, staticmethod))
+        ):
             continue
         function = value.fget if isinstance(value, property) else getattr(value, "__func__", value)
         if function.__doc__:
@@ -80,7 +82,9 @@ def _default(value: Any) -> str:
 def _signature(function: Any) -> str:
     signature = inspect.signature(function)
     parameters = [
-        parameter.replace(annotation=inspect.Parameter.empty) for name, parameter in signature.parameters.items() if name != "self"
+        parameter.replace(annotation=inspect.Parameter.empty)
+        for name, parameter in signature.parameters.items()
+        if name != "self"
     ]
     text = str(signature.replace(parameters=parameters, return_annotation=inspect.Signature.empty))
     returned = signature.return_annotation

@@ -47,7 +47,9 @@ def run_page(page: Path, folder: Path, *, timeout_s: float = 300) -> int:
 
 
 def _to_be_run(commands: str) -> str:
-    return "\n".join(line for line in commands.splitlines() if line.strip() and not any(re.match(rule, line) for rule in NOT_RUN))
+    return "\n".join(
+        line for line in commands.splitlines() if line.strip() and not any(re.match(rule, line) for rule in NOT_RUN)
+    )
 
 
 def _run(command: list[str], block: Block, folder: Path, timeout_s: float) -> None:
@@ -58,7 +60,14 @@ def _run(command: list[str], block: Block, folder: Path, timeout_s: float) -> No
         "MPLBACKEND": "agg",
     }
     done = subprocess.run(
-        command, cwd=folder, env=environment, capture_output=True, text=True, timeout=timeout_s, check=False, stdin=subprocess.DEVNULL
+        command,
+        cwd=folder,
+        env=environment,
+        capture_output=True,
+        text=True,
+        timeout=timeout_s,
+        check=False,
+        stdin=subprocess.DEVNULL,
     )
     assert done.returncode == 0, f"{block.text}\nended with {done.returncode}:\n{done.stdout}\n{done.stderr}"
     assert "Traceback" not in done.stderr and "warning" not in done.stderr.lower(), f"{block.text}\n{done.stderr}"

@@ -9,35 +9,53 @@ from typing import TYPE_CHECKING, Any
 __version__ = "0.1.0"
 
 _HOME = {
+    "Comparison": "fedtwin.experiments.compare",
     "Config": "fedtwin.config",
     "FedtwinError": "fedtwin.errors",
     "FedtwinWarning": "fedtwin.errors",
     "PowerPlan": "fedtwin.formulas.power",
+    "Figure": "fedtwin.figures.figure",
     "Result": "fedtwin.sim",
     "Run": "fedtwin.runs",
+    "SweepResult": "fedtwin.experiments.sweep",
+    "compare": "fedtwin.experiments.compare",
+    "figure": "fedtwin.figures.figure",
     "load_config": "fedtwin.config",
     "open_run": "fedtwin.runs",
     "plan_power": "fedtwin.formulas.power",
+    "plot": "fedtwin.figures.runs",
     "simulate": "fedtwin.sim",
+    "sweep": "fedtwin.experiments.sweep",
 }
 
 __all__ = [
+    "Comparison",
     "Config",
     "FedtwinError",
     "FedtwinWarning",
+    "Figure",
     "PowerPlan",
     "Result",
     "Run",
+    "SweepResult",
     "__version__",
+    "compare",
+    "figure",
     "load_config",
     "open_run",
     "plan_power",
+    "plot",
     "simulate",
+    "sweep",
 ]
 
 if TYPE_CHECKING:
     from fedtwin.config import Config, load_config
     from fedtwin.errors import FedtwinError, FedtwinWarning
+    from fedtwin.experiments.compare import Comparison, compare
+    from fedtwin.experiments.sweep import SweepResult, sweep
+    from fedtwin.figures.figure import Figure, figure
+    from fedtwin.figures.runs import plot
     from fedtwin.formulas.power import PowerPlan, plan_power
     from fedtwin.runs import Run, open_run
     from fedtwin.sim import Result, simulate

@@ -11,6 +11,7 @@ from contextlib import contextmanager
 from multiprocessing import parent_process
 from multiprocessing.connection import wait
 from pathlib import Path
+from types import ModuleType
 
 PR_SET_PDEATHSIG = 1
 
@@ -29,6 +30,20 @@ def interrupts_left_to_the_parent() -> Iterator[None]:
         yield
     finally:
         signal.pthread_sigmask(signal.SIG_SETMASK, before)
+
+
+@contextmanager
+def script_left_to_the_parent() -> Iterator[None]:
+    """Processes started in here do not run the script again that started them, so it needs no ``if __name__ == "__main__"``.
+
+    Python's own way runs it in every worker, so that what it defines is there; ours need nothing of it.
+    """
+    script = sys.modules["__main__"]
+    sys.modules["__main__"] = ModuleType("__main__")
+    try:
+        yield
+    finally:
+        sys.modules["__main__"] = script
 
 
 def die_with_the_parent() -> None:

@@ -4,7 +4,8 @@ import pytest
 
 from fedtwin.config import Config, load_config
 from fedtwin.errors import FedtwinError
-from fedtwin.experiments.compare import compare_folders, compare_schemes, label, scheme_config
+from fedtwin.experiments.compare import compare, compare_folders
+from fedtwin.experiments.specs.schemes import label, scheme_config
 from fedtwin.registry import SCHEMES
 from fedtwin.sim import simulate
 
@@ -12,7 +13,7 @@ SMALL = {"run.rounds": 90}
 
 
 def test_schemes_and_pairs() -> None:
-    comparison = compare_schemes(load_config(overrides=SMALL), list(SCHEMES), 3, workers=1)
+    comparison = compare(SMALL, list(SCHEMES), seeds=3, workers=1)
     report = comparison.as_dict()
     assert list(report["schemes"]) == list(SCHEMES)
     assert len(report["paired"]) == 10
@@ -24,9 +25,9 @@ def test_schemes_and_pairs() -> None:
 
 def test_training_runs_are_compared_by_accuracy_too() -> None:
     base = load_config(overrides={**SMALL, "learning.dataset": "digits"})
-    report = compare_schemes(base, ["CU-UCB", "Random"], 2, workers=2)
+    report = compare(base, ["CU-UCB", "Random"], seeds=2, workers=2)
     assert all(0 < means["test_accuracy"] < 1 for means in report.as_dict()["schemes"].values())
-    assert report == compare_schemes(base, ["CU-UCB", "Random"], 2, workers=1), "no number depends on the workers"
+    assert report == compare(base, ["CU-UCB", "Random"], seeds=2, workers=1), "no number depends on the workers"
 
 
 def test_folders_give_the_same_comparison_without_running(tmp_path: Path) -> None:
@@ -38,7 +39,7 @@ def test_folders_give_the_same_comparison_without_running(tmp_path: Path) -> Non
             folders.append(tmp_path / f"{name}-{seed}")
             simulate(config, out=folders[-1])
     from_folders = compare_folders(folders).as_dict()
-    assert from_folders == compare_schemes(base, ["CU-UCB", "Sy-fairness"], 3, workers=1).as_dict()
+    assert from_folders == compare(base, ["CU-UCB", "Sy-fairness"], seeds=3, workers=1).as_dict()
 
 
 def test_folders_of_different_worlds_are_not_compared(tmp_path: Path) -> None:

@@ -12,8 +12,8 @@ import pytest
 
 from fedtwin.config import build_config
 from fedtwin.errors import FedtwinError, FedtwinWarning
-from fedtwin.experiments.batch import Job, run_batch
-from fedtwin.experiments.sweep import Sweep
+from fedtwin.experiments.batches.batch import Job, run_batch
+from fedtwin.experiments.sweep import sweep
 from tests.conftest import FEDTWIN, run_cli, write_slow_policy
 from tests.experiments.faults import FAULTS, write_faulty_policy
 
@@ -114,18 +114,31 @@ def test_a_killer_that_is_the_only_run_left_does_not_end_the_command(tmp_path: P
     assert done.returncode == 3 and "1 of 1 runs failed" in done.stderr, done.stderr
 
 
-def test_workers_that_cannot_start_are_one_sentence(tmp_path: Path) -> None:
-    """A script that does not ask for ``__main__`` is run again by each of its workers."""
-    policy = write_slow_policy(tmp_path)
-    (tmp_path / "script.py").write_text(
-        "from fedtwin.config import build_config\n"
-        "from fedtwin.experiments.batch import Job, run_batch\n"
-        f"settings = {{'policy.name': '{policy}', 'run.rounds': 40}}\n"
-        "run_batch([Job(build_config({}, {**settings, 'run.seed': k})) for k in range(9)], workers=2)\n",
-        encoding="utf-8",
-    )
+SCRIPT = """print('this script is run')
+import fedtwin
+from slow import score
+from fedtwin.policies import Policy
+POLICY = Policy(score, power='optimal')
+found = fedtwin.compare(schemes='{scheme}', seeds=9, settings={{'run.rounds': 40}}, workers=2)
+print(len(found.to_pandas()), 'runs')
+"""
+
+
+@pytest.mark.parametrize("scheme", ["slow:POLICY", "__main__:POLICY"])
+def test_a_script_needs_no_guard_and_is_run_once(tmp_path: Path, scheme: str) -> None:
+    """Python's own worker processes would run it again; a policy of the script itself is run in its process."""
+    write_slow_policy(tmp_path)
+    (tmp_path / "script.py").write_text(SCRIPT.format(scheme=scheme), encoding="utf-8")
     done = subprocess.run([sys.executable, "script.py"], cwd=tmp_path, capture_output=True, text=True, check=False)
-    assert done.returncode == 1 and done.stderr.splitlines()[-1].startswith("fedtwin.errors.FedtwinError: Worker processes end")
+    assert (done.returncode, done.stdout, done.stderr) == (0, "this script is run\n9 runs\n", "")
+
+
+def test_workers_that_cannot_start_are_one_sentence(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    write_slow_policy(tmp_path)
+    monkeypatch.setenv("PYTHONPATH", os.pathsep.join([str(tmp_path), os.environ.get("PYTHONPATH", "")]))
+    (tmp_path / "sitecustomize.py").write_text("import os, sys\nif '--multiprocessing-fork' in sys.argv: os._exit(1)\n")
+    done = run_cli("compare", "--schemes", "slow:POLICY", "--rounds", 40, "--workers", 2, cwd=tmp_path)
+    assert done.returncode == 2 and "error: Worker processes end before they do anything" in done.stderr, done.stderr
 
 
 def test_a_worker_killed_from_outside_costs_nothing(tmp_path: Path) -> None:
@@ -177,6 +190,6 @@ def test_from_python_the_failures_are_in_the_table_and_in_words(tmp_path: Path, 
     monkeypatch.syspath_prepend(tmp_path)
     write_faulty_policy(tmp_path, "raise KeyError('x')", name="faulty_here")
     (tmp_path / "spec.toml").write_text(SPEC.replace("faulty", "faulty_here"), encoding="utf-8")
-    sweep = Sweep(tmp_path / "spec.toml", tmp_path / "out")
-    assert pd.read_parquet(sweep.run(workers=1))["failed"].notna().sum() == 2
-    assert sweep.failures is not None and sweep.failures.startswith("2 of 12 runs failed")
+    found = sweep(tmp_path / "spec.toml", out=tmp_path / "out", workers=1)
+    assert found.to_pandas()["failed"].notna().sum() == 2 and table_in(tmp_path / "out").equals(found.to_pandas())
+    assert found.failures is not None and found.failures.startswith("2 of 12 runs failed")

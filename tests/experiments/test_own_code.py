@@ -10,9 +10,9 @@ import pytest
 
 from fedtwin.config import load_config
 from fedtwin.errors import FedtwinError
+from fedtwin.experiments.batches.job import Job, outcome_of, pack, run_packed
 from fedtwin.experiments.compare import compare_folders
-from fedtwin.experiments.job import Job, outcome_of, pack, run_packed
-from fedtwin.experiments.sweep import Sweep
+from fedtwin.experiments.sweep import sweep
 from fedtwin.sim import resume, simulate
 
 POLICY = """from fedtwin.policies import Policy
@@ -54,14 +54,13 @@ def test_a_constant_flipped_after_a_kill_is_another_sweep(tmp_path: Path) -> Non
             raise StoppedError
 
     with pytest.raises(StoppedError):
-        Sweep(tmp_path / "spec.toml", tmp_path / "out").run(workers=1, progress=stop)
-    kept = Sweep(tmp_path / "spec.toml", tmp_path / "out").begun()
-    assert kept is not None and "of 12 runs are finished already" in kept and not kept.startswith("Going on: 0 ")
+        sweep(tmp_path / "spec.toml", out=tmp_path / "out", workers=1, progress=stop)
+    assert len((tmp_path / "out" / "unfinished.jsonl").read_text().splitlines()) >= 5
     write(tmp_path, constants="SIGN = -1.0\n")
-    again = Sweep(tmp_path / "spec.toml", tmp_path / "out")
-    assert str(again.begun()).startswith("Going on: 0 of 12")
-    again.run(workers=1)
-    Sweep(tmp_path / "spec.toml", tmp_path / "fresh").run(workers=1)
+    said: list[str] = []
+    sweep(tmp_path / "spec.toml", out=tmp_path / "out", workers=1, say=said.append)
+    assert len(said) == 1 and said[0].startswith("Going on: 0 of 12")
+    sweep(tmp_path / "spec.toml", out=tmp_path / "fresh", workers=1)
     found, fresh = (pd.read_parquet(tmp_path / name / "summaries.parquet") for name in ("out", "fresh"))
     assert found.equals(fresh) and found["policy_code"].nunique() == 1
 
@@ -133,8 +132,8 @@ def test_a_sweeps_folder_is_enough_to_repeat_it(tmp_path: Path) -> None:
     (tmp_path / "from").mkdir()
     write(tmp_path / "from", mine=POLICY, constants="SIGN = 1.0\n")
     (tmp_path / "from" / "spec.toml").write_text(SPEC)
-    Sweep(tmp_path / "from" / "spec.toml", tmp_path / "out").run(workers=1)
+    sweep(tmp_path / "from" / "spec.toml", out=tmp_path / "out", workers=1)
     shutil.rmtree(tmp_path / "from")
-    Sweep(tmp_path / "out" / "sweep.toml", tmp_path / "again").run(workers=1)
+    sweep(tmp_path / "out" / "sweep.toml", out=tmp_path / "again", workers=1)
     found = [(tmp_path / name / "summaries.parquet").read_bytes() for name in ("out", "again")]
     assert found[0] == found[1]

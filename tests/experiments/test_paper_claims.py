@@ -5,9 +5,9 @@ from typing import Any
 
 import pytest
 
-from fedtwin.config import Config, load_config
-from fedtwin.experiments.batch import Job, run_batch
-from fedtwin.experiments.compare import compare_schemes
+from fedtwin.config import load_config
+from fedtwin.experiments.batches.batch import Job, run_batch
+from fedtwin.experiments.compare import compare
 from fedtwin.sim import simulate
 
 SEEDS = 5
@@ -23,8 +23,8 @@ def mean_cost(policy: str, rounds: int, **changes: Any) -> float:
 
 def test_the_order_of_the_schemes_is_significant() -> None:
     order = ["CU-UCB", "As-Q-only", "As-fairness", "Sy-fairness"]
-    report = compare_schemes(load_config(overrides={"run.rounds": 2000}), order, SEEDS, workers=1)
-    pairs = {(pair.first, pair.second): pair for pair in report.paired}
+    report = compare({"run.rounds": 2000}, order, seeds=SEEDS, workers=1)
+    pairs = {(pair.first, pair.second): pair for pair in report.paired()}
     for better, worse in pairwise(order):
         assert pairs[better, worse].mean_difference < 0 and pairs[better, worse].significant
 
@@ -32,7 +32,7 @@ def test_the_order_of_the_schemes_is_significant() -> None:
 def test_the_reference_means_are_met() -> None:
     """The table in docs/symbols.md of an independent reference, T = 3000, within sampling error of five fleets."""
     expected = {"CU-UCB": 0.471, "As-Q-only": 0.488, "As-fairness": 0.581, "Sy-fairness": 0.689, "Random": 0.582}
-    report = compare_schemes(Config(), list(expected), SEEDS, workers=1).as_dict()["schemes"]
+    report = compare(schemes=list(expected), seeds=SEEDS, workers=1).as_dict()["schemes"]
     for scheme, cost in expected.items():
         assert report[scheme]["mean_cost"] == pytest.approx(cost, abs=0.015), scheme
     assert mean_cost("random", 3000, **{"policy.power": "optimal"}) == pytest.approx(0.486, abs=0.015)

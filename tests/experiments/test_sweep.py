@@ -13,12 +13,11 @@ import pytest
 
 from fedtwin.config import identity_of, load_config
 from fedtwin.errors import FedtwinError
-from fedtwin.experiments.backends import MOST_RUNS_IN_A_CHUNK, LocalBackend, in_chunks, open_backend
-from fedtwin.experiments.batch import Job
-from fedtwin.experiments.job import Done, Packed, pack
-from fedtwin.experiments.journal import locked
-from fedtwin.experiments.sweep import Sweep
-from fedtwin.experiments.sweep_spec import load_sweep
+from fedtwin.experiments.batches.backends import MOST_RUNS_IN_A_CHUNK, LocalBackend, in_chunks, open_backend
+from fedtwin.experiments.batches.batch import Job
+from fedtwin.experiments.batches.job import Done, Packed, pack
+from fedtwin.experiments.batches.journal import locked
+from fedtwin.experiments.sweep import Sweep, sweep_runs
 from fedtwin.records.checksums import require_as_written
 from fedtwin.sim import run_summary, simulate
 from tests.conftest import FEDTWIN, hears_interrupts, run_cli, write_slow_policy
@@ -43,8 +42,14 @@ def sweep_in(folder: Path, text: str = SPEC, out: str = "out", **options: bool) 
     return Sweep(folder / "spec.toml", folder / out, **options)
 
 
+def bytes_of(sweep: Sweep, workers: int = 1) -> bytes:
+    path = sweep.run(workers=workers).path
+    assert path is not None
+    return path.read_bytes()
+
+
 def test_rows_stand_in_the_order_of_the_grid_and_equal_direct_runs(tmp_path: Path) -> None:
-    table = pd.read_parquet(sweep_in(tmp_path).run(workers=1))
+    table = pd.read_parquet(sweep_in(tmp_path).run(workers=1).path)
     places = list(product((1.5, 0.5), (5, 15), ("CU-UCB", "Sy-fairness"), (7, 3)))
     assert list(table.columns[:4]) == ["objective.min_mean_samples", "fleet.channels", "scheme", "seed"]
     assert [tuple(row) for row in table.iloc[:, :4].itertuples(index=False)] == places
@@ -59,7 +64,7 @@ def test_rows_stand_in_the_order_of_the_grid_and_equal_direct_runs(tmp_path: Pat
 
 def test_the_bytes_do_not_depend_on_the_workers(tmp_path: Path) -> None:
     text = SPEC.replace("[7, 3]", "8").replace("rounds = 60", "rounds = 600")
-    files = [sweep_in(tmp_path, text, f"out{workers}").run(workers=workers).read_bytes() for workers in (1, 2)]
+    files = [bytes_of(sweep_in(tmp_path, text, f"out{workers}"), workers) for workers in (1, 2)]
     assert files[0] == files[1]
 
 
@@ -72,14 +77,14 @@ def test_the_folder_holds_the_spec_and_nothing_unfinished(tmp_path: Path) -> Non
 
 def test_runs_in_which_everybody_declined_are_rows_without_means(tmp_path: Path) -> None:
     text = 'schemes = ["CU-UCB"]\nseeds = 2\nrounds = 20\n[config.objective]\nmax_energy_j = 0.01\n'
-    table = pd.read_parquet(sweep_in(tmp_path, text).run(workers=1))
+    table = pd.read_parquet(sweep_in(tmp_path, text).run(workers=1).path)
     assert list(table["rounds"]) == [0, 0] and table["mean_cost"].isna().all() and table["mean_cost"].dtype == "float64"
     assert table["failed"].str.contains("objective.max_energy_j = 0.01 is too tight", regex=False).all()
 
 
 def test_training_runs_have_their_accuracy_in_the_table(tmp_path: Path) -> None:
     text = 'schemes = ["Random"]\nseeds = 1\nrounds = 20\n[config.learning]\nexecutor = "serial"\n[grid]\n'
-    table = pd.read_parquet(sweep_in(tmp_path, text + '"learning.mixing" = [0.2, 0.9]\n').run(workers=1))
+    table = pd.read_parquet(sweep_in(tmp_path, text + '"learning.mixing" = [0.2, 0.9]\n').run(workers=1).path)
     assert table["test_accuracy"].nunique() == 2
 
 
@@ -88,7 +93,7 @@ def test_files_are_looked_for_beside_the_spec_and_shown_as_written(tmp_path: Pat
         rows = [f"{50 + k},80,2e9" for k in range(devices)]
         (tmp_path / name).write_text("\n".join(["distance_m,samples,cpu_hz", *rows]))
     text = 'schemes = ["CU-UCB"]\nseeds = 1\nrounds = 20\n[config.fleet]\nchannels = 2\n[grid]\n'
-    table = pd.read_parquet(sweep_in(tmp_path, text + '"fleet.file" = ["few.csv", "many.csv"]\n').run(workers=1))
+    table = pd.read_parquet(sweep_in(tmp_path, text + '"fleet.file" = ["few.csv", "many.csv"]\n').run(workers=1).path)
     assert list(table["fleet.file"]) == ["few.csv", "many.csv"]
 
 
@@ -97,16 +102,16 @@ def test_a_finished_sweep_is_overwritten_only_when_told(tmp_path: Path) -> None:
     with pytest.raises(FedtwinError, match="finished sweep already"):
         sweep_in(tmp_path)
     text = SPEC.replace("[7, 3]", "[4]")
-    assert set(pd.read_parquet(sweep_in(tmp_path, text, overwrite=True).run(workers=1))["seed"]) == {4}
+    assert set(pd.read_parquet(sweep_in(tmp_path, text, overwrite=True).run(workers=1).path)["seed"]) == {4}
 
 
 def test_a_second_object_does_not_replace_what_the_first_has_finished(tmp_path: Path) -> None:
     first, second = sweep_in(tmp_path), sweep_in(tmp_path, SPEC.replace("[7, 3]", "[4]"))
-    table = first.run(workers=1).read_bytes()
+    table = bytes_of(first)
     with pytest.raises(FedtwinError, match="finished sweep already"):
         second.run(workers=1)
     assert (tmp_path / "out" / "summaries.parquet").read_bytes() == table
-    assert (tmp_path / "out" / "sweep.toml").read_text() == SPEC and not second.journal.exists()
+    assert (tmp_path / "out" / "sweep.toml").read_text() == SPEC and not (tmp_path / "out" / "unfinished.jsonl").exists()
 
 
 def test_an_overwriting_sweep_that_is_killed_leaves_the_finished_one_whole(tmp_path: Path) -> None:
@@ -152,16 +157,17 @@ def test_a_killed_sweep_goes_on_and_neither_loses_nor_repeats_a_run(tmp_path: Pa
 
 def test_a_changed_spec_keeps_the_runs_that_are_the_same(tmp_path: Path) -> None:
     (tmp_path / "out").mkdir()
-    first = sweep_in(tmp_path)
+    first, unfinished = sweep_in(tmp_path), tmp_path / "out" / "unfinished.jsonl"
     journal = tmp_path / "journal"
     journal.touch()
-    os.link(journal, first.journal)
+    os.link(journal, unfinished)
     first.run(workers=1)
-    os.link(journal, first.journal)
+    os.link(journal, unfinished)
     (tmp_path / "out" / "summaries.parquet").unlink()
     changed = sweep_in(tmp_path, SPEC.replace("[7, 3]", "[3, 5]"))
-    assert changed.begun() == "Going on: 8 of 16 runs are finished already, and 8 finished ones are not of this sweep any more."
-    changed.run(workers=1)
+    said: list[str] = []
+    changed.run(workers=1, say=said.append)
+    assert said == ["Going on: 8 of 16 runs are finished already, and 8 finished ones are not of this sweep any more."]
     assert len({json.loads(line)["key"] for line in journal.read_text().splitlines() if line}) == 24
     assert "[3, 5]" in (tmp_path / "out" / "sweep.toml").read_text()
 
@@ -214,7 +220,7 @@ def test_a_bad_spec_is_one_sentence_before_any_run(tmp_path: Path, name: str) ->
 
 def test_a_spec_that_is_not_there_is_one_sentence(tmp_path: Path) -> None:
     with pytest.raises(FedtwinError, match=r"The sweep '.*nowhere\.toml' cannot be read"):
-        load_sweep(tmp_path / "nowhere.toml")
+        sweep_runs(tmp_path / "nowhere.toml")
 
 
 def test_without_ray_there_is_one_sentence(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -6,10 +6,12 @@ import pytest
 from matplotlib.figure import Figure
 from PIL import Image
 
-from fedtwin.experiments.spec import FIGURES, Experiment, load_experiment
-from fedtwin.experiments.tables import figure_table
-from fedtwin.figures.accuracy import draw_accuracy
+from fedtwin.experiments.batches.batch import run_batch
+from fedtwin.experiments.specs.figure import FIGURES, Experiment, load_experiment
+from fedtwin.figures.kinds import TableRow
+from fedtwin.figures.kinds.accuracy import draw_accuracy
 from fedtwin.figures.save import save_figure
+from fedtwin.figures.table import figure_jobs, figure_rows
 
 
 def tiny(figure: str) -> Experiment:
@@ -20,11 +22,15 @@ def tiny(figure: str) -> Experiment:
     return Experiment.model_validate(experiment)
 
 
+def table_of(experiment: Experiment) -> list[TableRow]:
+    return figure_rows(experiment, "quick", run_batch(figure_jobs(experiment, "quick"), workers=1))
+
+
 @pytest.mark.parametrize("figure", FIGURES)
 def test_a_figure_is_a_picture_and_the_numbers_behind_it(figure: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("fedtwin.experiments.stationary.stationary_costs.__defaults__", (60,))
+    monkeypatch.setattr("fedtwin.experiments.analysis.stationary.stationary_costs.__defaults__", (60,))
     experiment = tiny(figure)
-    table = figure_table(experiment, "quick", workers=1)
+    table = table_of(experiment)
     png, svg, data = save_figure(tmp_path, experiment, "(tiny)", table)
     with Image.open(png) as picture:
         assert picture.size in ((1050, 690), (1500, 690)) and len(set(picture.convert("L").tobytes())) > 10
@@ -36,7 +42,7 @@ def test_a_figure_is_a_picture_and_the_numbers_behind_it(figure: str, tmp_path: 
 
 
 def test_accuracy_is_tabulated_on_both_axes_and_at_common_ends() -> None:
-    table = figure_table(tiny("digits"), "quick", workers=1)
+    table = table_of(tiny("digits"))
     schemes = tiny("digits").schemes
     for axis in ("time", "energy"):
         for scheme in schemes:
@@ -61,14 +67,14 @@ def test_an_interval_of_accuracies_is_drawn_within_0_and_1() -> None:
 
 def test_the_same_table_gives_the_same_bytes(tmp_path: Path) -> None:
     experiment = tiny("3")
-    table = figure_table(experiment, "quick", workers=1)
+    table = table_of(experiment)
     one, two = (save_figure(tmp_path / name, experiment, "(tiny)", table) for name in ("one", "two"))
     for first, second in zip(one, two, strict=True):
         assert first.read_bytes() == second.read_bytes(), first.name
 
 
 def test_a_curve_that_still_grows_is_said_to(tmp_path: Path) -> None:
-    table = figure_table(tiny("5"), "quick", workers=1)
+    table = table_of(tiny("5"))
     for v in (1e4, 3e5):
         rows = [row for row in table if row["v"] == v]
         assert rows[-1]["flattened"] == (abs(rows[-1]["growth_over_last_fifth"]) < 0.02)

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 
 import fedtwin
 from fedtwin import FedtwinError, open_run
-from fedtwin.live.run import events, live_run
+from fedtwin.live.run import events, opening
 from fedtwin.live.run.live_run import LiveRun
 from fedtwin.live.run.tables import write_records
 from fedtwin.runs import Run
@@ -29,7 +29,7 @@ TABLES = ("devices", "start", "rounds", "tasks", "evaluations", "refusals")
 
 def played(folder: Path, seed: int, steps: int, watch: Callable[[events.Event, LiveRun], None] | None = None) -> LiveRun:
     """A run to which anything that can happen has happened, by chance."""
-    live = live_run.begin(folder, config_of(**{"fleet.channels": 2}), "main", CODEC.encode(weights(0.0)))
+    live = opening.begin(folder, config_of(**{"fleet.channels": 2}), "main", CODEC.encode(weights(0.0)))
     if watch is not None:
         live.listeners.append(watch)
     driver = Driver(live, seed)
@@ -172,7 +172,7 @@ def test_tables_left_by_a_stop_are_not_believed_once_the_run_went_on(tmp_path: P
     live.commit(events.Stopped(at_s=live.now_s(), finished=False))
     write_records(tmp_path / "run", live.core)
     live.close()
-    again = live_run.resume(tmp_path / "run")
+    again = opening.resume(tmp_path / "run")
     deliver(again, sent, weights(1.0))
     again.close()
     run = open_run(tmp_path / "run")

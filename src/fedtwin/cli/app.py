@@ -11,6 +11,7 @@ from fedtwin.cli.device import device, evaluator
 from fedtwin.cli.edge import edge
 from fedtwin.cli.figure import figure
 from fedtwin.cli.live import live_app
+from fedtwin.cli.plot import plot
 from fedtwin.cli.power import power
 from fedtwin.cli.provision import provision
 from fedtwin.cli.run import run
@@ -25,6 +26,7 @@ app.command()(run)
 app.command()(compare)
 app.command()(sweep)
 app.command()(figure)
+app.command()(plot)
 app.command()(power)
 app.command()(edge)
 app.command()(device)

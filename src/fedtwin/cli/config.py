@@ -32,26 +32,14 @@ def check(config_file: ConfigFile = None, policy: PolicyOption = None, assignmen
 
     from fedtwin.config import config_hash
     from fedtwin.errors import FedtwinWarning
+    from fedtwin.experiments.specs.checking import check as sentences_about
     from fedtwin.policies import scheme_name
-    from fedtwin.sim import impossible_min_mean_samples
-    from fedtwin.world.fleet import fleet_columns
 
     config = configuration(config_file, assignments, policy=policy)
-    name = scheme_name(config)
-    if config.learning is not None:
-        from fedtwin.learning.data import load_dataset
-        from fedtwin.learning.executors import make_workload
-        from fedtwin.learning.notices import notices_of
-
-        data = load_dataset(config.learning.dataset)
-        workload = make_workload(config, data.image_shape, data.classes)
-        workload.network()
-        workload.check(fleet_columns(config).samples.tolist())
-        for notice in notices_of(config):
-            warnings.warn(notice, FedtwinWarning, stacklevel=1)
-    if sentence := impossible_min_mean_samples(config):
+    for sentence in sentences_about(config):
         warnings.warn(sentence, FedtwinWarning, stacklevel=1)
-    typer.echo(f"valid: {name}, {config.fleet.devices} devices, {config.run.rounds} rounds, hash {config_hash(config)}")
+    name, devices, rounds = scheme_name(config), config.fleet.devices, config.run.rounds
+    typer.echo(f"valid: {name}, {devices} devices, {rounds} rounds, hash {config_hash(config)}")
 
 
 @config_app.command()

@@ -68,21 +68,7 @@ def plot(
     overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace a picture that is there.")] = False,
 ) -> None:
     """Draw how many samples of which class every device holds."""
-    import numpy as np
-
-    from fedtwin.config import LearningConfig
     from fedtwin.figures.partition import save_partition
-    from fedtwin.learning.data import load_dataset
-    from fedtwin.learning.partition import deal
 
-    config = configuration(config_file, assignments, seed=seed)
-    learning = config.learning or LearningConfig()
-    if out.exists() and not overwrite:
-        raise FedtwinError(f"{str(out)!r} exists already: name another picture with --out, or say --overwrite.")
-    data = load_dataset(learning.dataset)
-    gamma = learning.dirichlet_gamma if learning.partition == "dirichlet" else None
-    shares = deal(data.y_train, config.run.seed, config.fleet.devices, learning.owned_samples, gamma)
-    counts = [np.bincount(data.y_train[share], minlength=data.classes).tolist() for share in shares]
-    mix = "even mix" if gamma is None else f"Dirichlet({gamma:g})"
-    save_partition(out, f"{learning.dataset}: who holds what ({mix}, seed {config.run.seed})", counts)
+    save_partition(configuration(config_file, assignments, seed=seed), out, overwrite=overwrite)
     typer.echo(str(out))

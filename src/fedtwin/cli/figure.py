@@ -6,9 +6,8 @@ from typing import Annotated
 
 import typer
 
-from fedtwin.cli.options import RayOption, WorkersOption
-from fedtwin.cli.screen import counting_bar, kept_when_interrupted
-from fedtwin.errors import FedtwinError
+from fedtwin.cli.options import RayOption, SetOption, WorkersOption, settings_of
+from fedtwin.cli.screen import say
 
 
 class ProfileName(StrEnum):
@@ -21,34 +20,30 @@ def figure(
     profile: Annotated[
         ProfileName, typer.Option(help="quick: fewer seeds and rounds; full: what the docs show.")
     ] = ProfileName.full,
+    schemes: Annotated[
+        str | None, typer.Option(help="Other schemes or policies, with commas between: another figure, with another name.")
+    ] = None,
+    assignments: SetOption = None,
     out: Annotated[Path, typer.Option(help="Folder for PNG, SVG and CSV.")] = Path("out/figures"),
     overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace pictures that are there.")] = False,
     workers: WorkersOption = None,
     ray: RayOption = None,
 ) -> None:
     """Draw figures of the paper: PNG, SVG and the CSV behind them. An interrupted figure goes on where it stopped."""
-    from fedtwin.experiments.backends import open_backend
-    from fedtwin.experiments.batch import begun
-    from fedtwin.experiments.spec import Profile, load_experiment
-    from fedtwin.experiments.tables import figure_jobs, figure_table
-    from fedtwin.figures.save import figure_paths, require_matplotlib, save_figure
+    from fedtwin.figures.figure import figures
 
-    require_matplotlib()
-    experiments = [load_experiment(name) for name in names]
-    there = [path for experiment in experiments for path in figure_paths(out, experiment.figure) if path.exists()]
-    if there and not overwrite:
-        raise FedtwinError(f"{str(there[0])!r} exists already: name another folder with --out, or say --overwrite.")
-    kind: Profile = "quick" if profile is ProfileName.quick else "full"
-    with open_backend(workers, ray) as backend:
-        for experiment in experiments:
-            journal = out / f".figure_{experiment.figure}.{kind}.jsonl"
-            jobs = figure_jobs(experiment, kind)
-            if sentence := begun(jobs, journal, "figure"):
-                typer.echo(sentence, err=True)
-            with kept_when_interrupted(journal), counting_bar(f"figure {experiment.figure}", len(jobs)) as progress:
-                table = figure_table(experiment, kind, backend=backend, journal=journal, progress=progress)
-            effort = experiment.profiles[kind]
-            note = f"(mean and 95 % interval over {effort.seeds} seeds, {effort.rounds:,} rounds)"
-            for path in save_figure(out, experiment, note, table):
-                typer.echo(str(path))
-            journal.unlink(missing_ok=True)
+    made = figures(
+        names,
+        profile="quick" if profile is ProfileName.quick else "full",
+        schemes=schemes,
+        settings=settings_of(assignments),
+        out=out,
+        overwrite=overwrite,
+        workers=workers,
+        ray=ray,
+        progress=True,
+        say=say,
+    )
+    for one in made:
+        for path in one.paths:
+            typer.echo(str(path))

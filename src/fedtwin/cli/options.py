@@ -20,6 +20,15 @@ RayOption = Annotated[
 ]
 
 
+def settings_of(
+    assignments: list[str] | None, *, policy: str | None = None, rounds: int | None = None, seed: int | None = None
+) -> dict[str, Any]:
+    """``--set``, then the options with names of their own, as ``{"section.key": value}``."""
+    named = {"policy.name": policy, "run.rounds": rounds, "run.seed": seed}
+    given = {name: value for name, value in named.items() if value is not None}
+    return dict(parse_assignment(text) for text in assignments or []) | given
+
+
 def configuration(
     path: Path | None,
     assignments: list[str] | None,
@@ -28,11 +37,8 @@ def configuration(
     rounds: int | None = None,
     seed: int | None = None,
 ) -> Config:
-    """Defaults, then the file, then ``--set``, then the options with names of their own.
+    """Defaults, then the file, then the options.
 
     Code of the user's is looked for beside the file, then in the folder one works in.
     """
-    overrides: dict[str, Any] = dict(parse_assignment(text) for text in assignments or [])
-    named = {"policy.name": policy, "run.rounds": rounds, "run.seed": seed}
-    overrides |= {name: value for name, value in named.items() if value is not None}
-    return load_config(path, overrides, code_in=[Path.cwd()])
+    return load_config(path, settings_of(assignments, policy=policy, rounds=rounds, seed=seed), code_in=[Path.cwd()])

@@ -15,9 +15,10 @@ from fedtwin.cli.options import (
     SetOption,
     configuration,
 )
-from fedtwin.cli.screen import number, print_json, print_table, progress_bar, saying_when_interrupted
+from fedtwin.cli.screen import number, print_json, print_table, progress_bar, say
 from fedtwin.config import Config
 from fedtwin.errors import FedtwinError
+from fedtwin.experiments.telling import saying_when_interrupted
 
 NOBODY_SELECTED = 3
 EXPLAINED = {
@@ -81,7 +82,7 @@ def run(
 
 def _resumable(out: Path | None) -> AbstractContextManager[None]:
     """Says, when a run with a folder is interrupted, how it goes on."""
-    return saying_when_interrupted(f"The run goes on with: fedtwin run --resume {out}" if out is not None else None)
+    return saying_when_interrupted(f"The run goes on with: fedtwin run --resume {out}" if out is not None else None, say)
 
 
 def _show(summary: dict[str, Any], config: Config, out: Path | None, *, as_json: bool) -> None:

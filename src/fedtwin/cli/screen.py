@@ -1,20 +1,15 @@
-"""What a person sees: tables on standard output, progress on standard error if it is a terminal."""
+"""What a person sees: tables and JSON on standard output, sentences on standard error."""
 
 import json
 import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, contextmanager
-from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 import typer
 
 from fedtwin.cli.terminal import in_letters_of
-
-if TYPE_CHECKING:
-    from rich.progress import Progress, TaskID
-
-SPEED_OVER_S = 600.0
+from fedtwin.experiments.plain import plain
+from fedtwin.experiments.telling import progress_bar as progress_bar
 
 
 def print_json(data: Mapping[str, Any]) -> None:
@@ -51,70 +46,9 @@ def print_table(title: str, columns: Sequence[str], rows: Sequence[Sequence[str]
     console.print(table)
 
 
-@contextmanager
-def progress_bar(what: str, total: int) -> Iterator[Callable[[int], None]]:
-    """A bar with the time left. Call it with how much is done."""
-    with _bar(what, total) as (bar, task):
-        shown, step = 0, max(1, total // 1000)
-
-        def update(done: int) -> None:
-            nonlocal shown
-            if done >= shown + step:
-                shown = done
-                bar.update(task, completed=done)
-
-        yield update
-
-
-@contextmanager
-def counting_bar(what: str, total: int) -> Iterator[Callable[[int], None]]:
-    """A bar with the time left. Call it with how many more are done."""
-    with _bar(what, total) as (bar, task):
-        yield lambda more: bar.advance(task, more)
-
-
-@contextmanager
-def _bar(what: str, total: int) -> Iterator[tuple["Progress", "TaskID"]]:
-    from rich.console import Console
-    from rich.progress import (
-        BarColumn,
-        MofNCompleteColumn,
-        Progress,
-        TextColumn,
-        TimeElapsedColumn,
-        TimeRemainingColumn,
-    )
-
-    console = Console(stderr=True)
-    columns = (
-        TextColumn("{task.description}"),
-        BarColumn(),
-        MofNCompleteColumn(),
-        TimeElapsedColumn(),
-        TextColumn("left"),
-        TimeRemainingColumn(),
-    )
-    quiet = not console.is_terminal
-    with Progress(*columns, console=console, disable=quiet, transient=True, speed_estimate_period=SPEED_OVER_S) as bar:
-        yield bar, bar.add_task(what, total=total)
-
-
-@contextmanager
-def saying_when_interrupted(sentence: str | None) -> Iterator[None]:
-    """What an interruption leaves, and how to go on."""
-    try:
-        yield
-    except KeyboardInterrupt:
-        if sentence is not None:
-            typer.echo(sentence, err=True)
-        raise
-
-
-def kept_when_interrupted(journal: Path | None) -> AbstractContextManager[None]:
-    """Says, when a batch is interrupted, whether what is finished is lost."""
-    if journal is not None:
-        return saying_when_interrupted(f"Finished runs are kept in {journal}: the same command goes on from there.")
-    return saying_when_interrupted("Finished runs are lost: with --out DIR they would be kept, and the same command go on.")
+def say(sentence: str) -> None:
+    """One sentence on standard error."""
+    typer.echo(sentence, err=True)
 
 
 def interval(low: float, high: float, sign: str = "") -> str:
@@ -124,14 +58,3 @@ def interval(low: float, high: float, sign: str = "") -> str:
 
 def number(value: float, digits: int = 4) -> str:
     return f"{value:.{digits}f}" if isinstance(value, float) and not float(value).is_integer() else f"{value:g}"
-
-
-def plain(value: Any) -> Any:
-    """Data as JSON has it: infinity and NaN are null."""
-    if isinstance(value, Mapping):
-        return {key: plain(item) for key, item in value.items()}
-    if isinstance(value, list | tuple):
-        return [plain(item) for item in value]
-    if isinstance(value, float) and not math.isfinite(value):
-        return None
-    return value

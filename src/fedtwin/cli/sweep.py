@@ -6,7 +6,7 @@ from typing import Annotated
 import typer
 
 from fedtwin.cli.options import RayOption, WorkersOption
-from fedtwin.cli.screen import counting_bar, kept_when_interrupted
+from fedtwin.cli.screen import say
 
 SOME_RUNS_FAILED = 3
 
@@ -25,16 +25,19 @@ def sweep(
 
     Runs that fail, or in which every device always declines, are rows with the reason in the column failed; the exit code is 3.
     """
-    from fedtwin.experiments.backends import open_backend
-    from fedtwin.experiments.sweep import Sweep
+    from fedtwin.experiments.sweep import sweep as run_sweep
 
-    chosen = Sweep(spec, out or Path("out/sweeps") / spec.stem, overwrite=overwrite, retry_failed=retry_failed)
-    with open_backend(workers, ray) as backend:
-        if sentence := chosen.begun():
-            typer.echo(sentence, err=True)
-        with kept_when_interrupted(chosen.journal), counting_bar("runs", len(chosen)) as progress:
-            path = chosen.run(backend=backend, progress=progress)
-    typer.echo(f"{len(chosen)} runs: {path}")
-    if sentence := chosen.failures:
-        typer.echo(f"warning: {sentence}", err=True)
+    found = run_sweep(
+        spec,
+        out=out or Path("out/sweeps") / spec.stem,
+        overwrite=overwrite,
+        retry_failed=retry_failed,
+        workers=workers,
+        ray=ray,
+        progress=True,
+        say=say,
+    )
+    typer.echo(f"{len(found)} runs: {found.path}")
+    if found.failures:
+        say(f"warning: {found.failures}")
         raise typer.Exit(SOME_RUNS_FAILED)

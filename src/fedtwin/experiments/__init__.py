@@ -1,1 +1,2 @@
-"""Many runs: batches on all cores, comparisons, the committed experiments behind the figures."""
+"""Many runs: what is to be run (``specs``), running it (``batches``), what it says (``analysis``); ``compare`` and ``sweep``
+put them together, and the figures do."""

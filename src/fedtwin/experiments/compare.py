@@ -1,152 +1,120 @@
-"""Schemes on the same worlds: means with intervals, and paired differences; by running them, or from run folders."""
+"""``fedtwin.compare``: schemes on the same worlds, by running them; or run folders as they are."""
 
-from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
-from itertools import combinations
+import io
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from fedtwin.config import Config, beside, build_config, load_config, replace_settings, settings
+import pyarrow as pa
+import pyarrow.csv as pc
+import pyarrow.parquet as pq
+
+from fedtwin.config import Config, replace_settings
 from fedtwin.errors import FedtwinError
-from fedtwin.experiments.batch import Backend, Job, Progress, run_batch, with_selections
-from fedtwin.experiments.statistics import PairedDifference, mean_interval, paired_difference
-from fedtwin.records.folder import CONFIG_NAME, read_summary
-from fedtwin.registry import find_scheme
+from fedtwin.experiments.analysis.comparison import Comparison, comparison_of
+from fedtwin.experiments.analysis.metrics import chosen_metrics, to_accuracy
+from fedtwin.experiments.batches.backends import open_backend
+from fedtwin.experiments.batches.batch import Job, Outcome, keep_code, with_selections
+from fedtwin.experiments.batches.told import run_told
+from fedtwin.experiments.folders import compare_folders
+from fedtwin.experiments.plain import plain
+from fedtwin.experiments.specs.schemes import chosen_schemes, label, scheme_config
+from fedtwin.experiments.specs.sources import ConfigLike, config_of, folder_of
+from fedtwin.experiments.telling import Count, Say
+from fedtwin.records.checksums import write_checked
+from fedtwin.records.folder import json_bytes
+from fedtwin.registry import SCHEMES
+from fedtwin.runs import Run
 
-MEANS = (
-    "mean_cost",
-    "mean_time_s",
-    "mean_energy_j",
-    "virtual_time_s",
-    "rounds",
-    "declines",
-    "least_mean_samples",
-    "total_queue",
-)
-MEANS_OF_TRAINING = ("test_loss", "test_accuracy", "refusals")
-A_SCHEME_IS_MADE_OF = ("policy.", "run.mode")
-CHANGE_NO_NUMBER = ("run.seed", "run.engine", "run.records", "learning.executor", "learning.device", "learning.workers")
+__all__ = ["Comparison", "compare", "compare_folders", "comparison_jobs"]
 
-Summaries = dict[str, dict[int, dict[str, Any]]]
+JOURNAL_NAME, COMPARISON_NAME, RUNS_NAMES = "unfinished.jsonl", "comparison.json", ("runs.parquet", "runs.csv")
 
 
-@dataclass(frozen=True)
-class Comparison:
-    """``summaries[scheme][seed]``, one run each."""
-
-    summaries: Summaries
-    paired: list[PairedDifference]
-
-    def as_dict(self) -> dict[str, Any]:
-        """What ``fedtwin compare --json`` prints."""
-        return {
-            "schemes": {scheme: self.means(scheme) for scheme in self.summaries},
-            "paired": [{**asdict(pair), "significant": pair.significant} for pair in self.paired],
-            "runs": [summary for by_seed in self.summaries.values() for summary in by_seed.values()],
-        }
-
-    def means(self, scheme: str) -> dict[str, Any]:
-        runs = list(self.summaries[scheme].values())
-        names = [*MEANS, *(name for name in MEANS_OF_TRAINING if all(name in run for run in runs))]
-        means: dict[str, Any] = {name: mean_interval([run[name] for run in runs]).mean for name in names}
-        cost = mean_interval([run["mean_cost"] for run in runs])
-        return {**means, "mean_cost_low": cost.low, "mean_cost_high": cost.high, "seeds": len(runs)}
-
-
-def scheme_config(base: Config, name: str) -> Config:
-    """The base configuration under another scheme or policy; a power rule the user set stays."""
-    mode = {} if find_scheme(name) else {"run.mode": base.run.mode}
-    return replace_settings(base, {**mode, "policy.name": name})
-
-
-def compare_schemes(
-    base: Config,
-    names: Sequence[str],
-    seeds: int,
+def compare(
+    config: ConfigLike | Sequence[str | Path | Run] = None,
+    schemes: str | Sequence[str] | None = None,
     *,
-    folder: Path | None = None,
+    seeds: int | Sequence[int] = 5,
+    settings: Mapping[str, Any] | None = None,
+    metrics: str | Sequence[str] | None = None,
+    accuracy: float | None = None,
+    out: str | Path | None = None,
     workers: int | None = None,
-    backend: Backend | None = None,
-    journal: Path | None = None,
-    progress: Progress | None = None,
+    ray: str | None = None,
+    progress: bool | Count = False,
+    say: Say | None = None,
 ) -> Comparison:
-    """Runs every scheme on the same ``seeds`` worlds. Code of the user's is looked for in ``folder`` first."""
-    jobs = comparison_jobs(base, names, seeds, folder)
-    outcomes = run_batch(jobs, workers=workers, backend=backend, journal=journal, progress=progress)
-    runs = zip(jobs, with_selections(jobs, outcomes), strict=True)
-    return _comparison(
-        (label(job.config, outcome.summary["scheme"]), job.config.run.seed, outcome.summary) for job, outcome in runs
-    )
+    """Runs every scheme on the same worlds, and pairs them by ``metrics`` (the cost). Run folders are compared as they are.
 
-
-def comparison_jobs(base: Config, names: Sequence[str], seeds: int, folder: Path | None = None) -> list[Job]:
-    """The runs of a comparison."""
-    schemes = [scheme_config(base, name) for name in names]
+    ``config`` is a Config, a TOML file, a dict, or None for the defaults, with ``{"section.key": value}`` of ``settings`` laid
+    over it. ``schemes`` are names or ``module:attribute`` of one's own, by default all of the paper. ``seeds`` is how many,
+    from ``run.seed`` on, or which. With ``accuracy`` the time and energy until it is reached are metrics too. With ``out`` the
+    comparison and a row per run are written there, and an interrupted comparison goes on where it stopped. ``progress`` is
+    True for a bar, or a function that hears how many more runs are done; ``say`` hears sentences for a person.
+    """
+    folder = Path(out) if out is not None else None
+    _require_no_comparison_in(folder)
+    if isinstance(config, str | Path) and Path(config).is_dir():
+        config = [config]
+    if isinstance(config, list | tuple):
+        if settings or schemes is not None:
+            raise FedtwinError("--rounds, --seed, --set and --schemes are for running: run folders are compared as they are.")
+        comparison, jobs = compare_folders(config, metrics=metrics, accuracy=accuracy), []
+    else:
+        source: ConfigLike = config  # type: ignore[assignment]
+        base = config_of(source, settings)
+        asked = chosen_metrics(metrics, accuracy, trains=base.learning is not None)
+        own = [base.policy.name] if ":" in base.policy.name else []
+        jobs = comparison_jobs(base, chosen_schemes(schemes, [*own, *SCHEMES]), seeds, folder_of(source))
+        journal = folder / JOURNAL_NAME if folder is not None else None
+        with open_backend(workers, ray) as backend:
+            outcomes = run_told(jobs, of="comparison", backend=backend, journal=journal, progress=progress, say=say)
+        comparison = comparison_of(_summaries(jobs, outcomes, accuracy), asked, accuracy)
     if folder is not None:
-        schemes = [beside(config, folder, Path.cwd()) for config in schemes]
-    return [Job(replace_settings(scheme, {"run.seed": base.run.seed + k})) for scheme in schemes for k in range(seeds)]
+        _write(comparison, folder, jobs)
+    return comparison
 
 
-def compare_folders(folders: Sequence[Path]) -> Comparison:
-    """Compares finished run folders as they are. They must differ in policy, mode and seed only."""
-    runs = []
-    for folder in folders:
-        summary = read_summary(folder)
-        if summary["mean_cost"] is None:
-            raise FedtwinError(f"{str(folder)!r} made no selection: every device declined every round.")
-        runs.append((load_config(folder / CONFIG_NAME), summary, folder))
-    first_config, first_summary, first_folder = runs[0]
-    world = _world_of(first_config)
-    for config, summary, folder in runs[1:]:
-        other = _world_of(config)
-        for name in sorted(other.keys() | world.keys()):
-            if world.get(name) != other.get(name):
-                raise FedtwinError(
-                    f"{str(folder)!r} cannot be compared with {str(first_folder)!r}: "
-                    f"{name} is {other.get(name)!r} in one and {world.get(name)!r} in the other."
-                )
-        if summary.get("model_code") != first_summary.get("model_code"):
-            raise FedtwinError(
-                f"{str(folder)!r} cannot be compared with {str(first_folder)!r}: the code of learning.model differs."
-            )
-    named = [(label(config, summary["scheme"]), str(summary.get("policy_code", ""))) for config, summary, _ in runs]
-    several = {name for name, code in named if any(other == name and one != code for other, one in named)}
-    names = [f"{name} [{code[:8]}]" if name in several else name for name, code in named]
-    return _comparison((name, config.run.seed, summary) for name, (config, summary, _) in zip(names, runs, strict=True))
+def comparison_jobs(base: Config, schemes: Sequence[str], seeds: int | Sequence[int], folder: Path | None = None) -> list[Job]:
+    """The runs of a comparison. Code of the user's is looked for in ``folder`` first."""
+    if isinstance(seeds, int):
+        if seeds < 1:
+            raise FedtwinError(f"seeds = {seeds} is not allowed: it must be how many seeds, at least 1, or a list of seeds.")
+        seeds = range(base.run.seed, base.run.seed + seeds)
+    configs = [scheme_config(base, scheme, folder) for scheme in schemes]
+    return [Job(replace_settings(config, {"run.seed": seed})) for config in configs for seed in seeds]
 
 
-def _comparison(runs: Any) -> Comparison:
-    summaries: Summaries = {}
-    for name, seed, summary in runs:
-        by_seed = summaries.setdefault(name, {})
-        if seed in by_seed:
-            raise FedtwinError(f"{name} with run.seed = {seed} is there twice: leave one out.")
-        by_seed[seed] = summary
-    return Comparison(summaries, [_pair(summaries, first, second) for first, second in combinations(summaries, 2)])
+def _summaries(
+    jobs: Sequence[Job], outcomes: Sequence[Outcome], accuracy: float | None
+) -> Iterable[tuple[str, int, dict[str, Any]]]:
+    for job, outcome in zip(jobs, with_selections(jobs, outcomes), strict=True):
+        summary = {**outcome.summary, **to_accuracy(outcome.evaluations, accuracy)}
+        yield label(job.config, summary["scheme"]), job.config.run.seed, summary
 
 
-def _pair(summaries: Summaries, first: str, second: str) -> PairedDifference:
-    seeds = sorted(summaries[first].keys() & summaries[second].keys())
-    if not seeds:
-        raise FedtwinError(f"{first} and {second} share no run.seed: run both with the same seeds.")
-    a, b = ([summaries[name][seed]["mean_cost"] for seed in seeds] for name in (first, second))
-    return paired_difference(first, second, a, b)
+def _require_no_comparison_in(out: Path | None) -> None:
+    if out is not None and (out / COMPARISON_NAME).exists():
+        raise FedtwinError(f"--out {str(out)!r} holds a comparison already: name another folder, nothing is overwritten.")
 
 
-def label(config: Config, scheme: str) -> str:
-    """A scheme's name, with the policy settings that are not the defaults."""
-    default = build_config({}, {}).policy
-    changed = [
-        f"{key}={getattr(config.policy, key)}"
-        for key in ("v", "bonus_scale", "feedback")
-        if getattr(config.policy, key) != getattr(default, key)
-    ]
-    return " ".join([scheme, *changed])
+def _write(comparison: Comparison, out: Path, jobs: Sequence[Job]) -> None:
+    """The report and a row per run, whole or not at all; then the journal is done with."""
+    _require_no_comparison_in(out)
+    report = json_bytes(plain(comparison.as_dict()))
+    try:
+        out.mkdir(parents=True, exist_ok=True)
+        keep_code(jobs, out)
+        tables = dict(zip(RUNS_NAMES, _as_bytes(comparison.table), strict=True))
+        write_checked(out, {**tables, COMPARISON_NAME: report})
+    except OSError as error:
+        raise FedtwinError(f"--out {str(out)!r} cannot be written: {error.strerror}.") from None
+    (out / JOURNAL_NAME).unlink(missing_ok=True)
 
 
-def _world_of(config: Config) -> Mapping[str, Any]:
-    return {
-        name: value
-        for name, value in settings(config).items()
-        if not name.startswith(A_SCHEME_IS_MADE_OF) and name not in CHANGE_NO_NUMBER
-    }
+def _as_bytes(table: pa.Table) -> tuple[bytes, bytes]:
+    parquet, csv = io.BytesIO(), io.BytesIO()
+    pq.write_table(table, parquet)
+    pc.write_csv(table, csv)
+    return parquet.getvalue(), csv.getvalue()

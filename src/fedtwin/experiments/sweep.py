@@ -1,115 +1,186 @@
-"""A sweep: every run of a grid, one row each in ``summaries.parquet``. A sweep that was killed goes on where it stopped.
+"""``fedtwin.sweep``: every run of a grid, one row each in ``summaries.parquet``. A killed sweep goes on where it stopped.
 
 A run that fails is a row with its reason in the column ``failed``; the journal is kept then, for doing those again.
 """
 
 import io
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, nullcontext
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, get_type_hints
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
+import tomli_w
 
-from fedtwin.config import identity_of
+from fedtwin.config import identity_of, read_toml
 from fedtwin.errors import FedtwinError
-from fedtwin.experiments.batch import Backend, Outcome, Progress, begun, keep_code, require_a_gpu_here, run_batch
-from fedtwin.experiments.grid import Point
-from fedtwin.experiments.journal import locked
-from fedtwin.experiments.sweep_spec import load_sweep, words_of
+from fedtwin.experiments.analysis.summaries import COLUMNS, summary_columns
+from fedtwin.experiments.batches.backends import Backend, open_backend
+from fedtwin.experiments.batches.batch import Job, Outcome, keep_code, require_a_gpu_here
+from fedtwin.experiments.batches.journal import locked
+from fedtwin.experiments.batches.told import run_told
+from fedtwin.experiments.specs.grid import Point
+from fedtwin.experiments.specs.sources import folder_of
+from fedtwin.experiments.specs.sweep import sweep_points, words_of
+from fedtwin.experiments.telling import Count, Say
 from fedtwin.records.checksums import write_checked
-from fedtwin.records.summary import Summary, Tally
+from fedtwin.records.summary import Tally
 from fedtwin.sim import run_summary
 
 SUMMARIES_NAME, SPEC_NAME, JOURNAL_NAME, LOCK_NAME = "summaries.parquet", "sweep.toml", "unfinished.jsonl", ".lock"
-KINDS = {float: pa.float64(), float | None: pa.float64(), int: pa.int64(), int | None: pa.int64()}
-COLUMNS = {name: KINDS[kind] for name, kind in get_type_hints(Summary).items()}
+SpecLike = str | Path | Mapping[str, Any]
+
+
+@dataclass(frozen=True)
+class SweepResult:
+    """A finished sweep: one row per run, where it was written, and a sentence about the runs that failed, if any did."""
+
+    table: pa.Table
+    path: Path | None
+    failures: str | None
+
+    def __len__(self) -> int:
+        return self.table.num_rows
+
+    def to_pandas(self) -> Any:
+        """The table as a pandas DataFrame (needs pandas)."""
+        return self.table.to_pandas()
+
+
+def sweep(
+    spec: SpecLike,
+    *,
+    out: str | Path | None = None,
+    overwrite: bool = False,
+    retry_failed: bool = False,
+    workers: int | None = None,
+    ray: str | None = None,
+    progress: bool | Count = False,
+    say: Say | None = None,
+) -> SweepResult:
+    """Runs a grid of settings × schemes × seeds, as a TOML file or a dict says it, into one table of summaries.
+
+    With ``out`` the table is written there, and a killed sweep goes on where it stopped; a finished one is replaced with
+    ``overwrite`` only, and with ``retry_failed`` its failed runs are done again. ``progress`` is True for a bar, or a function
+    that hears how many more runs are done; ``say`` hears sentences for a person.
+    """
+    chosen = Sweep(spec, Path(out) if out is not None else None, overwrite=overwrite, retry_failed=retry_failed)
+    return chosen.run(workers=workers, ray=ray, progress=progress, say=say)
 
 
 class Sweep:
-    """The sweep in a TOML file, and the folder it goes to. Everything is checked before anything is run or written.
+    """A sweep, and the folder it goes to, if any. Everything is checked before anything is run or written."""
 
-    A finished sweep is replaced with ``overwrite`` only; with ``retry_failed`` its failed runs are done again.
-    """
-
-    def __init__(self, spec: Path, out: Path, *, overwrite: bool = False, retry_failed: bool = False) -> None:
-        self.out, self.journal = out, out / JOURNAL_NAME
-        self._points, self._jobs = zip(*load_sweep(spec), strict=True)
-        self._text = spec.read_bytes()
+    def __init__(self, spec: SpecLike, out: Path | None, *, overwrite: bool = False, retry_failed: bool = False) -> None:
+        self.out, self.journal = out, out / JOURNAL_NAME if out is not None else None
+        self.points, self.jobs = sweep_runs(spec)
+        self._text = Path(spec).read_bytes() if isinstance(spec, str | Path) else tomli_w.dumps(spec).encode()
         self._overwrite, self._retry_failed = overwrite, retry_failed
-        self._outcomes: list[Outcome] = []
         self._require_a_place()
 
-    def __len__(self) -> int:
-        return len(self._jobs)
-
-    def begun(self) -> str | None:
-        """One sentence about what an earlier command has left to go on from; None where there is nothing."""
-        return begun(self._jobs, self.journal, "sweep", retry_failed=self._again)
-
-    @property
-    def failures(self) -> str | None:
-        """After ``run``: one sentence about the runs that failed or selected nobody; None where there is none."""
-        failed = [(point, outcome) for point, outcome in zip(self._points, self._outcomes, strict=False) if outcome.failed]
-        if not failed:
-            return None
-        point, outcome = failed[0]
-        sentence = f"{len(failed)} of {len(self)} runs failed, the first was {words_of(point)}: {outcome.failed}"
-        again = "" if all(outcome.ran for _, outcome in failed) else " --retry-failed does those that had an error again."
-        return f"{sentence} The reasons are in the column failed.{again}"
-
-    def run(self, *, workers: int | None = None, backend: Backend | None = None, progress: Progress | None = None) -> Path:
+    def run(
+        self,
+        *,
+        workers: int | None = None,
+        ray: str | None = None,
+        backend: Backend | None = None,
+        progress: bool | Count = False,
+        say: Say | None = None,
+    ) -> SweepResult:
         """Does the runs that are left and writes the summaries, whole or not at all."""
-        require_a_gpu_here(self._jobs, backend)
-        with _writing(self.out):
-            self.out.mkdir(parents=True, exist_ok=True)
-        with locked(self.out / LOCK_NAME):
-            self._require_a_place()
-            self._outcomes = run_batch(
-                self._jobs,
-                workers=workers,
-                backend=backend,
-                journal=self.journal,
-                progress=progress,
-                keep_failures=True,
-                retry_failed=self._again,
-            )
-            table = _parquet(summaries_table(self._points, self._outcomes))
-            with _writing(self.out, f" Finished runs are kept in {self.journal}: the same command goes on from there."):
-                keep_code(self._jobs, self.out)
-                write_checked(self.out, {SPEC_NAME: self._text, SUMMARIES_NAME: table})
-            if all(outcome.ran for outcome in self._outcomes):
-                self.journal.unlink()
-        return self.out / SUMMARIES_NAME
+        with nullcontext(backend) if backend is not None else open_backend(workers, ray) as place:
+            require_a_gpu_here(self.jobs, place)
+            if self.out is None:
+                outcomes = self._outcomes(place, progress, say)
+                return SweepResult(summaries_table(self.points, outcomes), None, _failures(self.points, outcomes))
+            return self._run_in(self.out, place, progress, say)
 
-    @property
-    def _again(self) -> bool:
-        return self._retry_failed or self._overwrite
+    def _run_in(self, out: Path, backend: Backend, progress: bool | Count, say: Say | None) -> SweepResult:
+        with _writing(out):
+            out.mkdir(parents=True, exist_ok=True)
+        with locked(out / LOCK_NAME):
+            self._require_a_place()
+            outcomes = self._outcomes(backend, progress, say)
+            table = summaries_table(self.points, outcomes)
+            self._write(table, out)
+            if all(outcome.ran for outcome in outcomes):
+                (out / JOURNAL_NAME).unlink()
+        return SweepResult(table, out / SUMMARIES_NAME, _failures(self.points, outcomes))
+
+    def _outcomes(self, backend: Backend, progress: bool | Count, say: Say | None) -> list[Outcome]:
+        return run_told(
+            self.jobs,
+            of="sweep",
+            backend=backend,
+            journal=self.journal,
+            progress=progress,
+            say=say,
+            keep_failures=True,
+            retry_failed=self._retry_failed or self._overwrite,
+        )
+
+    def _write(self, table: pa.Table, out: Path) -> None:
+        with _writing(out, f" Finished runs are kept in {self.journal}: the same command goes on from there."):
+            keep_code(self.jobs, out)
+            write_checked(out, {SPEC_NAME: self._text, SUMMARIES_NAME: _parquet(table)})
 
     def _require_a_place(self) -> None:
         """Nothing finished is replaced unless told."""
-        if self._overwrite or not (self.out / SUMMARIES_NAME).exists():
+        if self.out is None or self.journal is None or self._overwrite or not (self.out / SUMMARIES_NAME).exists():
             return
         place, kept = f"--out {str(self.out)!r} holds a finished sweep", self.journal.exists()
         if not self._retry_failed:
+            others = self._runs_that_are_others(self.out)
+            place += f" already, and {others} of these {len(self.jobs)} runs are not in it" if others else " already"
+            why = " (settings or code have changed since)" if others else ""
             retry = " or --retry-failed" if kept else ""
-            raise FedtwinError(f"{place} already: name another folder, or say --overwrite{retry}.")
+            raise FedtwinError(f"{place}{why}: name another folder, or say --overwrite{retry}.")
         if not kept:
             raise FedtwinError(f"{place} without {JOURNAL_NAME}: no run of it had an error, or the file is gone.")
         if not (self.out / SPEC_NAME).is_file() or (self.out / SPEC_NAME).read_bytes() != self._text:
             raise FedtwinError(f"{place} of another spec than its {SPEC_NAME}: say --overwrite instead of --retry-failed.")
+
+    def _runs_that_are_others(self, out: Path) -> int:
+        """How many runs of this sweep the finished table lacks: their settings, or the code they name, have changed."""
+        try:
+            known = set(pq.read_table(out / SUMMARIES_NAME, columns=["config_hash"]).column(0).to_pylist())
+        except (OSError, pa.ArrowException, LookupError):
+            return 0
+        return sum(identity_of(job.config).hash not in known for job in self.jobs)
+
+
+def sweep_runs(spec: SpecLike) -> tuple[list[Point], list[Job]]:
+    """Every run of a sweep, in the order of its table, and none twice."""
+    content = read_toml(Path(spec), "sweep") if isinstance(spec, str | Path) else spec
+    points = sweep_points(content, folder_of(spec))
+    jobs, by_key = [Job(point.config) for point in points], dict[str, Point]()
+    for point, job in zip(points, jobs, strict=True):
+        if (other := by_key.setdefault(job.key, point)) is not point:
+            raise FedtwinError(
+                f"The sweep has the same run twice, as {words_of(other)} and as {words_of(point)}: leave one out."
+            )
+    return points, jobs
 
 
 def summaries_table(points: Sequence[Point], outcomes: Sequence[Outcome]) -> pa.Table:
     """One row per run: the values of the grid by the names of their settings, all of the run's summary, why it failed."""
     columns = {name: pa.array([point.values[name] for point in points]) for name in points[0].values}
     rows = [outcome.summary or _without_numbers(point) for point, outcome in zip(points, outcomes, strict=True)]
-    names = next((outcome.summary for outcome in outcomes if outcome.ran), rows[0])
-    for name in dict.fromkeys(name for row in [names, *rows] for name in row):
-        columns[name] = pa.array([row.get(name) for row in rows], type=COLUMNS.get(name))
+    columns |= summary_columns(rows, next((outcome.summary for outcome in outcomes if outcome.ran), None))
     columns["failed"] = pa.array([outcome.failed for outcome in outcomes], type=pa.string())
     return pa.table(columns)
+
+
+def _failures(points: Sequence[Point], outcomes: Sequence[Outcome]) -> str | None:
+    failed = [(point, outcome) for point, outcome in zip(points, outcomes, strict=True) if outcome.failed]
+    if not failed:
+        return None
+    point, outcome = failed[0]
+    sentence = f"{len(failed)} of {len(points)} runs failed, the first was {words_of(point)}: {outcome.failed}"
+    again = "" if all(outcome.ran for _, outcome in failed) else " --retry-failed does those that had an error again."
+    return f"{sentence} The reasons are in the column failed.{again}"
 
 
 def _without_numbers(point: Point) -> dict[str, Any]:

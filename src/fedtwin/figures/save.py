@@ -2,48 +2,51 @@
 
 import csv
 import io
-from importlib.util import find_spec
+import textwrap
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from fedtwin.errors import FedtwinError
-from fedtwin.experiments.spec import Experiment
-from fedtwin.experiments.tables import TableRow
-from fedtwin.figures import DRAW
+from fedtwin.experiments.specs.figure import Experiment
+from fedtwin.figures.kinds import TableRow, kind_of
+from fedtwin.figures.pictures import STYLE, picture_bytes, require_matplotlib
 from fedtwin.records.checksums import write_together
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
 
 SIZE_INCHES = (7.0, 4.6)
 SUFFIXES = (".png", ".svg", ".csv")
+LETTERS_PER_LINE = 105
 
 
 def figure_paths(folder: Path, figure: str) -> list[Path]:
     return [folder / f"figure_{figure}{suffix}" for suffix in SUFFIXES]
 
 
-def require_matplotlib() -> None:
-    """Before any work is done for a picture."""
-    if find_spec("matplotlib") is None:
-        raise FedtwinError("Figures need matplotlib: pip install 'fedtwin[figures]'.")
-
-
-def save_figure(folder: Path, experiment: Experiment, note: str, table: list[TableRow]) -> list[Path]:
-    """Draws the table and writes all three files, or none; ``note`` says under the picture what it rests on."""
+def draw_figure(experiment: Experiment, note: str, table: list[TableRow]) -> "Figure":
+    """The picture of a table; ``note`` says under it what it rests on."""
+    require_matplotlib()
     from matplotlib import rc_context
     from matplotlib.figure import Figure
 
-    png, svg = io.BytesIO(), io.BytesIO()
-    with rc_context({"svg.hashsalt": "fedtwin", "font.size": 9.0, "axes.grid": True, "grid.alpha": 0.3}):
+    with rc_context(STYLE):
         picture = Figure(figsize=SIZE_INCHES, layout="constrained")
-        DRAW[experiment.kind](picture, experiment, table)
+        kind_of(experiment).draw(picture, experiment, table)
         picture.suptitle(experiment.title)
-        picture.supxlabel(note, fontsize="medium")
-        picture.savefig(png, format="png", dpi=150, metadata={"Software": None})
-        picture.savefig(svg, format="svg", metadata={"Date": None, "Creator": None})
+        picture.supxlabel(textwrap.fill(note, LETTERS_PER_LINE), fontsize="medium")
+    return picture
+
+
+def save_figure(folder: Path, experiment: Experiment, note: str, table: list[TableRow]) -> list[Path]:
+    """Draws the table and writes all three files, or none."""
+    picture = draw_figure(experiment, note, table)
     data = io.StringIO(newline="")
     writer = csv.DictWriter(data, fieldnames=list(table[0]))
     writer.writeheader()
     writer.writerows(table)
     paths = figure_paths(folder, experiment.figure)
-    contents = (png.getvalue(), svg.getvalue(), data.getvalue().encode())
+    contents = (picture_bytes(picture, "png"), picture_bytes(picture, "svg"), data.getvalue().encode())
     try:
         folder.mkdir(parents=True, exist_ok=True)
         write_together(folder, {path.name: content for path, content in zip(paths, contents, strict=True)})

@@ -2,6 +2,7 @@
 while anything is in flight; weights travel through shared memory."""
 
 import queue
+from contextlib import nullcontext
 from multiprocessing import get_context, shared_memory
 from typing import Any
 
@@ -12,7 +13,7 @@ from fedtwin.learning.executors.base import Workload
 from fedtwin.learning.layout import Layout, Weights
 from fedtwin.learning.local import Evaluated, Trained
 from fedtwin.learning.partition import Indices
-from fedtwin.processes import die_with_the_parent, interrupts_left_to_the_parent
+from fedtwin.processes import die_with_the_parent, interrupts_left_to_the_parent, script_left_to_the_parent
 
 EVALUATIONS_AT_ONCE = 2
 POLL_S = 1.0
@@ -68,7 +69,8 @@ class ProcessExecutor:
             context.Process(target=_work, args=(workload, self._slots.name, self._tasks, self._results), daemon=True)
             for _ in range(workers)
         ]
-        with interrupts_left_to_the_parent():
+        needs_the_script = workload.learning.model.startswith("__main__:")
+        with interrupts_left_to_the_parent(), nullcontext() if needs_the_script else script_left_to_the_parent():
             for process in self._processes:
                 process.start()
 

@@ -1,0 +1,180 @@
+"""Many runs. No number depends on where they are computed, by how many workers, or in which order they finish.
+
+With a journal, a finished run is on disk before it is shown as finished; the same batch started again after an interruption
+goes on from there. A run that fails ends the batch, with a sentence that names it, or is an outcome like the others.
+"""
+
+import warnings
+from collections import Counter
+from collections.abc import Callable, Generator, Hashable, Sequence
+from contextlib import closing, nullcontext, suppress
+from pathlib import Path
+
+from fedtwin.errors import FedtwinError, FedtwinWarning
+from fedtwin.experiments.batches.backends import Backend, open_backend
+from fedtwin.experiments.batches.engines import packed_with_engines
+from fedtwin.experiments.batches.gpu import simulate_on_gpu
+from fedtwin.experiments.batches.job import (
+    Job,
+    Line,
+    Outcome,
+    line_of,
+    line_of_failure,
+    outcome_of,
+    reason_of,
+    with_selections,
+    words,
+)
+from fedtwin.experiments.batches.journal import Journal, open_journal, read_journal
+from fedtwin.learning.notices import notices_of
+from fedtwin.records.folder import CODE_NAME
+from fedtwin.sim import impossible_min_mean_samples
+from fedtwin.usercode import keep_sources
+
+__all__ = [
+    "Backend",
+    "Job",
+    "Outcome",
+    "Progress",
+    "begun",
+    "keep_code",
+    "open_backend",
+    "require_a_gpu_here",
+    "run_batch",
+    "with_selections",
+]
+
+Progress = Callable[[int], None]
+
+
+def run_batch(
+    jobs: Sequence[Job],
+    *,
+    workers: int | None = None,
+    backend: Backend | None = None,
+    journal: Path | None = None,
+    progress: Progress | None = None,
+    keep_failures: bool = False,
+    retry_failed: bool = True,
+) -> list[Outcome]:
+    """The outcome of every job, in the order of the jobs. ``progress`` hears how many more have finished.
+
+    A backend that serves several batches is opened by the caller; otherwise ``workers`` processes serve this one.
+    With ``keep_failures`` a run that fails is an outcome, and not done again unless ``retry_failed``; otherwise it is an error.
+    """
+    require_a_gpu_here(jobs, backend)
+    _warn_once(jobs)
+    times = Counter(job.key for job in jobs)
+    found = read_journal(journal)
+    _warn_of_damage(journal, found)
+    done = {key: line for key, line in finished_in(found, retry_failed=retry_failed).items() if key in times}
+    _tell(progress, sum(times[key] for key in done))
+    left = {job.key: job for job in jobs if job.key not in done}
+    notes: dict[str, None] = {}
+    opened = nullcontext(backend) if backend is not None else open_backend(workers)
+    with (
+        open_journal(journal) as write,
+        opened as here_or_there,
+        closing(_run_all(list(left.values()), here_or_there)) as finished,
+    ):
+        for lines in finished:
+            kept = lines if keep_failures else [line for line in lines if outcome_of(line).ran]
+            write(kept)
+            done.update((line["key"], line) for line in kept)
+            _tell(progress, sum(times[line["key"]] for line in kept))
+            notes.update(dict.fromkeys(line["note"] for line in kept if "note" in line))
+            for line in lines:
+                if line["key"] not in done:
+                    raise FedtwinError(_failure(left[line["key"]], line["failed"], journal))
+    for note in notes:
+        warnings.warn(note, FedtwinWarning, stacklevel=2)
+    return [outcome_of(done[job.key]) for job in jobs]
+
+
+def keep_code(jobs: Sequence[Job], folder: Path) -> None:
+    """The source of the user's code in these runs, beside their results, where a TOML in the folder finds it again."""
+    for names, code_in in {(tuple(job.config.own_code.values()), job.config.code.folder) for job in jobs}:
+        keep_sources(names, code_in, folder / CODE_NAME)
+
+
+def begun(jobs: Sequence[Job], journal: Path | None, what: str, *, retry_failed: bool = True) -> str | None:
+    """One sentence about what an earlier command has left to go on from; None where there is nothing."""
+    finished = finished_in(read_journal(journal), retry_failed=retry_failed).keys()
+    if not finished:
+        return None
+    kept = sum(job.key in finished for job in jobs)
+    sentence = f"Going on: {kept} of {len(jobs)} runs are finished already"
+    others = len(finished) - kept
+    return f"{sentence}, and {others} finished ones are not of this {what} any more." if others else f"{sentence}."
+
+
+def finished_in(journal: Journal, *, retry_failed: bool) -> dict[str, Line]:
+    """The runs that need not be done again."""
+    return {key: line for key, line in journal.lines.items() if not retry_failed or outcome_of(line).ran}
+
+
+def require_a_gpu_here(jobs: Sequence[Job], backend: Backend | None) -> None:
+    """Runs that share one GPU are not for other machines."""
+    if backend is not None and not backend.here and any(job.on_gpu for job in jobs):
+        raise FedtwinError("learning.executor = 'cuda' is for the GPU of this machine, not for Ray: leave --ray out.")
+
+
+def _run_all(jobs: Sequence[Job], backend: Backend) -> Generator[list[Line], None, None]:
+    on_gpu = [job for job in jobs if job.on_gpu]
+    for place, result in simulate_on_gpu([job.config for job in on_gpu]):
+        job = on_gpu[place]
+        if isinstance(result, BaseException):
+            yield [line_of_failure(job.key, reason_of(result))]
+        else:
+            yield [line_of(job.key, job.config, result, result.identity)]
+    yield from backend.run(packed_with_engines([job for job in jobs if not job.on_gpu]))
+
+
+def _warn_once(jobs: Sequence[Job]) -> None:
+    """The warnings of all the runs, each sentence once, before any work."""
+    known: dict[Hashable, str | None] = {}
+    sentences = []
+    for job in jobs:
+        config = job.config
+        asked = (config.fleet, config.run.seed, config.run.mode, config.objective.min_mean_samples)
+        if asked not in known:
+            known[asked] = impossible_min_mean_samples(config)
+        if sentence := known[asked]:
+            sentences.append(sentence)
+    if sentences:
+        more = f" ({len(sentences)} of {len(jobs)} runs ask for too much.)" if len(sentences) > 1 else ""
+        warnings.warn(sentences[0] + more, FedtwinWarning, stacklevel=3)
+    for sentence in _of_the_data(jobs):
+        warnings.warn(sentence, FedtwinWarning, stacklevel=3)
+
+
+def _of_the_data(jobs: Sequence[Job]) -> list[str]:
+    """Each sentence about a data set and how it is dealt once; a data set that cannot be read is the affair of its runs."""
+    seeds: dict[Hashable, Job] = {}
+    for job in jobs:
+        learning = job.config.learning
+        if learning is not None:
+            dealt = (learning.dataset, learning.partition, learning.dirichlet_gamma, learning.owned_samples)
+            seeds.setdefault((*dealt, job.config.fleet.devices), job)
+    sentences: dict[str, None] = {}
+    for job in seeds.values():
+        with suppress(FedtwinError):
+            sentences.update(dict.fromkeys(notices_of(job.config)))
+    return list(sentences)
+
+
+def _warn_of_damage(journal: Path | None, found: Journal) -> None:
+    if found.damaged:
+        lines = "1 line" if found.damaged == 1 else f"{found.damaged} lines"
+        sentence = f"{lines} of {str(journal)!r} {'is' if found.damaged == 1 else 'are'} damaged or of another format"
+        warnings.warn(f"{sentence}: a run that is nowhere else in it is done again.", FedtwinWarning, stacklevel=3)
+
+
+def _failure(job: Job, reason: str, journal: Path | None) -> str:
+    kept = f" Finished runs are kept in {journal}." if journal is not None else ""
+    return f"{words(job.config)}: {reason}{kept}"
+
+
+def _tell(progress: Progress | None, more: int) -> None:
+    if progress is not None and more:
+        progress(more)

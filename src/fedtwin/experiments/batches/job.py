@@ -1,0 +1,176 @@
+"""One run of a batch: as a job, as plain data for another process, and as the line that is kept of it."""
+
+import hashlib
+import time
+import warnings
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from functools import cached_property
+from typing import Any
+
+from fedtwin import __version__
+from fedtwin.config import Config, Identity, build_config, config_hash, identity_of, replace_settings
+from fedtwin.errors import EnginesDifferError, FedtwinError, FedtwinWarning
+from fedtwin.experiments.analysis.stationary import StationaryCosts, stationary_costs
+from fedtwin.learning.evaluation import Evaluation
+from fedtwin.policies import scheme_name
+from fedtwin.sim import Result, Series, run_summary, simulate
+from fedtwin.sim.limits import sentence_of_declines
+from fedtwin.usercode import sentence_of_error
+
+Packed = dict[str, Any]
+Line = dict[str, Any]
+Done = tuple[list[Line], float]
+ONE_THREAD = {"learning.executor": "serial"}
+SAID_BY_THE_SCHEME = ("policy.name", "run.mode", "run.seed")
+MOST_LETTERS = 500
+
+
+@dataclass(frozen=True)
+class Job:
+    """One run without records, with the rounds at which its series is sampled; ``stationary`` adds the best stationary cost."""
+
+    config: Config
+    checkpoints: tuple[int, ...] = ()
+    stationary: bool = False
+
+    @cached_property
+    def key(self) -> str:
+        """Names the run: the same key, the same numbers."""
+        text = f"{__version__} {config_hash(self.config)} {self.checkpoints} {self.stationary}"
+        return hashlib.sha256(text.encode()).hexdigest()[:24]
+
+    @property
+    def on_gpu(self) -> bool:
+        return self.config.learning is not None and self.config.learning.executor == "cuda"
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What is kept of a run. One that failed has the reason for it, and no summary; one without a selection has both."""
+
+    summary: dict[str, Any]
+    series: Series
+    stationary: StationaryCosts | None = None
+    evaluations: tuple[Evaluation, ...] = ()
+    failed: str | None = None
+
+    @property
+    def ran(self) -> bool:
+        """It came to its end, and would come to the same again."""
+        return bool(self.summary)
+
+
+def pack(job: Job) -> Packed:
+    """A job as plain data for another process."""
+    return {
+        "key": job.key,
+        "config": job.config.model_dump(mode="json", exclude_none=True),
+        "checkpoints": job.checkpoints,
+        "stationary": job.stationary,
+        "engine_is_open": job.config.run.engine == "auto",
+    }
+
+
+def unpack(packed: Packed) -> Job:
+    return Job(build_config(packed["config"], {}), tuple(packed["checkpoints"]), packed["stationary"])
+
+
+def run_packed(packed: Packed, of_training: Mapping[str, Any] | None = None) -> Line:
+    """Does one run; one that fails, in whatever way, is a line too.
+
+    ``of_training`` are settings of a training run that change its speed but no number.
+    """
+    try:
+        job = unpack(packed)
+        config, identity = job.config, identity_of(job.config)
+        if config.own_code and job.key != packed["key"]:
+            raise FedtwinError("The code of the policy or model is not what it was when the command began: start it again.")
+        quick = replace_settings(config, of_training) if of_training and config.learning is not None else config
+        note = None
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", FedtwinWarning)
+            try:
+                result = simulate(quick, records=False, checkpoints=job.checkpoints)
+            except EnginesDifferError as error:
+                if not packed["engine_is_open"]:
+                    raise
+                note = f"{error} It is run that way."
+                readable = replace_settings(quick, {"run.engine": "readable"})
+                result = simulate(readable, records=False, checkpoints=job.checkpoints)
+        stationary = stationary_costs(config) if job.stationary else None
+        return {**line_of(packed["key"], config, result, identity, stationary), **({"note": note} if note else {})}
+    except KeyboardInterrupt:
+        raise
+    except BaseException as error:
+        return line_of_failure(packed["key"], reason_of(error))
+
+
+def weight(packed: Packed) -> int:
+    """How long a run takes compared with others of its batch, roughly."""
+    return int(packed["config"]["run"]["rounds"]) * int(packed["config"]["fleet"]["devices"])
+
+
+def run_chunk(chunk: Sequence[Packed]) -> Done:
+    """Does several runs one after the other in a worker. Also gives their pace, in seconds per weight."""
+    began = time.perf_counter()
+    lines = [run_packed(packed, ONE_THREAD) for packed in chunk]
+    return lines, (time.perf_counter() - began) / max(1, sum(map(weight, chunk)))
+
+
+def line_of(key: str, config: Config, result: Result, identity: Identity, stationary: StationaryCosts | None = None) -> Line:
+    """A finished run as one line of the journal."""
+    return {
+        "key": key,
+        "summary": run_summary(config, result.summary, identity),
+        "series": asdict(result.series),
+        "stationary": asdict(stationary) if stationary else None,
+        "evaluations": result.evaluations,
+        "failed": why_nobody_was_selected(result) if result.summary.rounds == 0 else None,
+    }
+
+
+def line_of_failure(key: str, reason: str) -> Line:
+    return {"key": key, "failed": reason}
+
+
+def outcome_of(line: Line) -> Outcome:
+    if "summary" not in line:
+        return Outcome({}, Series(), failed=str(line["failed"]))
+    stationary = line["stationary"]
+    return Outcome(
+        line["summary"],
+        Series(**line["series"]),
+        StationaryCosts(**stationary) if stationary else None,
+        tuple(Evaluation(*row) for row in line["evaluations"]),
+        line["failed"],
+    )
+
+
+def why_nobody_was_selected(result: Result) -> str:
+    """The mark of a run in which every device always declined: the limit, and the value that would admit the fleet."""
+    sentence = sentence_of_declines(result.config, result.summary)
+    return sentence or "It made no selection: every device declined every round."
+
+
+def reason_of(error: BaseException) -> str:
+    """Why a run failed, in one sentence; an error that is not ours with the line of the user's code it came from."""
+    if isinstance(error, FedtwinError):
+        return str(error)
+    return f"{sentence_of_error(error)[:MOST_LETTERS]}."
+
+
+def words(config: Config) -> str:
+    """Names a run to a person: its scheme, its seed, every setting that is not the default."""
+    changed = config.model_dump(mode="json", exclude_defaults=True, exclude={"code"})
+    flat = {f"{section}.{key}": value for section, keys in changed.items() for key, value in keys.items()}
+    settings = [f"{name} = {value!r}" for name, value in flat.items() if name not in SAID_BY_THE_SCHEME]
+    return ", ".join([scheme_name(config), f"seed {config.run.seed}", *settings])
+
+
+def with_selections(jobs: Sequence[Job], outcomes: Sequence[Outcome]) -> list[Outcome]:
+    """The same outcomes; a run in which every device always declined has no means to compare, which is an error."""
+    for job, outcome in zip(jobs, outcomes, strict=True):
+        if outcome.failed is not None:
+            raise FedtwinError(f"{words(job.config)}: {outcome.failed}")
+    return list(outcomes)

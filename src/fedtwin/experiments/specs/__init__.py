@@ -1,0 +1,1 @@
+"""Specifications: which runs a comparison, a sweep or a figure is made of. Nothing here runs anything."""

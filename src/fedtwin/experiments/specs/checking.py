@@ -1,0 +1,27 @@
+"""Whether a configuration could be run: all that it names is loaded and tried, nothing is run."""
+
+from fedtwin.config import Config
+from fedtwin.learning.notices import notices_of
+from fedtwin.policies import policy_of
+from fedtwin.sim import impossible_min_mean_samples
+
+
+def check(config: Config) -> list[str]:
+    """A sentence for everything that is legal but cannot be had; what is wrong is an error."""
+    policy_of(config)
+    sentences = [] if config.learning is None else _check_learning(config)
+    impossible = impossible_min_mean_samples(config)
+    return [*sentences, impossible] if impossible else sentences
+
+
+def _check_learning(config: Config) -> list[str]:
+    from fedtwin.learning.data import load_dataset
+    from fedtwin.learning.executors import make_workload
+    from fedtwin.world.fleet import fleet_columns
+
+    assert config.learning is not None
+    data = load_dataset(config.learning.dataset)
+    workload = make_workload(config, data.image_shape, data.classes)
+    workload.network()
+    workload.check(fleet_columns(config).samples.tolist())
+    return list(notices_of(config))

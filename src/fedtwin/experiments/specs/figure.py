@@ -1,0 +1,138 @@
+"""The experiment behind a figure: one committed TOML file each, nothing about a figure is said anywhere else."""
+
+import hashlib
+import json
+import tomllib
+from collections.abc import Mapping, Sequence
+from importlib.resources import files
+from pathlib import Path
+from typing import Any, Literal
+
+import numpy as np
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+
+from fedtwin.config import Config
+from fedtwin.errors import FedtwinError
+from fedtwin.experiments.specs.grid import flat_settings, grid_points
+
+Profile = Literal["quick", "full"]
+LEAST_ROUNDS = 10
+SAID_ELSEWHERE = {"run.seed": "a profile says how many seeds", "policy.name": "say --schemes instead"}
+FIGURES = ("3", "4", "5", "regret", "digits", "6", "7", "8", "9")
+
+
+class Effort(BaseModel):
+    """How much work a profile is, and the settings that only it has."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+    rounds: int = Field(ge=1)
+    seeds: int = Field(ge=1)
+    config: dict[str, dict[str, Any]] = {}
+
+
+class Sweep(BaseModel):
+    """One setting, and the values it takes."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+    key: str
+    values: list[float] = Field(min_length=1)
+
+
+class Sampling(BaseModel):
+    """At how many rounds a curve over rounds is sampled, evenly or by ratio."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+    points: int = Field(ge=2)
+    spacing: Literal["even", "ratio"] = "even"
+    first_round: int = Field(1, ge=1)
+
+    def rounds(self, last: int) -> tuple[int, ...]:
+        space = np.linspace if self.spacing == "even" else np.geomspace
+        return tuple(sorted({round(float(x)) for x in space(self.first_round, last, self.points)}))
+
+
+class Experiment(BaseModel):
+    """Schemes × values of one setting × seeds, on a base configuration.
+
+    ``changed`` says in words what a user has changed, ``settings`` are those laid over all others for that.
+    """
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+    figure: str
+    kind: str
+    title: str
+    x_label: str
+    y_label: str
+    schemes: list[str] = Field(min_length=1)
+    sweep: Sweep | None = None
+    sampling: Sampling | None = None
+    profiles: dict[Profile, Effort]
+    config: dict[str, dict[str, Any]] = {}
+    settings: dict[str, Any] = {}
+    changed: str = ""
+
+    def configs(self, profile: Profile) -> list[tuple[str, float | None, Config]]:
+        """Every run: scheme, value of the swept setting, configuration."""
+        effort = self.profiles[profile]
+        settings = {**flat_settings(self.config), **flat_settings(effort.config), **self.settings, "run.rounds": effort.rounds}
+        grid = {self.sweep.key: self.sweep.values} if self.sweep else {}
+        folder = Path.cwd() if any(":" in scheme for scheme in self.schemes) else None
+        return [
+            (scheme, next(iter(point.values.values()), None), point.config)
+            for scheme in self.schemes
+            for point in grid_points(settings, grid, [scheme], range(effort.seeds), folder)
+        ]
+
+    def with_changes(self, schemes: Sequence[str] | None = None, settings: Mapping[str, Any] | None = None) -> "Experiment":
+        """The same figure with other schemes, and with ``{"section.key": value}`` laid over its settings.
+
+        It has a name of its own, so that it stands beside the figure it is made of, and says what is changed.
+        """
+        over, words = dict(settings or {}), []
+        for name in over:
+            if name in SAID_ELSEWHERE or (self.sweep is not None and name == self.sweep.key):
+                why = SAID_ELSEWHERE.get(name, "it is what the figure sweeps")
+                raise FedtwinError(f"{name} is not to be set for figure {self.figure}: {why}.")
+        chosen = list(self.schemes) if schemes is None else list(schemes)
+        if chosen != self.schemes:
+            words.append(f"schemes {', '.join(chosen)}")
+        words += [f"{name} = {value}" for name, value in over.items()]
+        if not words:
+            return self
+        digest = hashlib.sha256(json.dumps([chosen, sorted(over.items())], default=str).encode()).hexdigest()[:8]
+        return self.model_copy(
+            update={
+                "figure": f"{self.figure}-{digest}",
+                "schemes": chosen,
+                "profiles": _with_rounds(self.profiles, over.get("run.rounds")),
+                "settings": over,
+                "changed": "; ".join(words),
+            }
+        )
+
+
+def _with_rounds(profiles: Mapping[Profile, Effort], rounds: Any) -> dict[Profile, Effort]:
+    if rounds is None:
+        return dict(profiles)
+    if type(rounds) is not int or rounds < LEAST_ROUNDS:
+        raise FedtwinError(f"run.rounds = {rounds!r} is not allowed in a figure: it must be a number from {LEAST_ROUNDS} on.")
+    return {name: effort.model_copy(update={"rounds": rounds}) for name, effort in profiles.items()}
+
+
+def load_experiment(figure: str) -> Experiment:
+    """The committed experiment of a figure."""
+    if figure not in FIGURES:
+        raise FedtwinError(f"figure {figure!r} is unknown: choose one of {', '.join(FIGURES)}.")
+    return parse_experiment(files("fedtwin.experiments.specs").joinpath(f"figure_{figure}.toml").read_text(encoding="utf-8"))
+
+
+def parse_experiment(text: str) -> Experiment:
+    """An experiment from TOML."""
+    try:
+        return Experiment.model_validate(tomllib.loads(text))
+    except tomllib.TOMLDecodeError as error:
+        raise FedtwinError(f"The experiment is not valid TOML: {error}.") from None
+    except ValidationError as error:
+        first = error.errors()[0]
+        place = ".".join(str(part) for part in first["loc"])
+        raise FedtwinError(f"The experiment's {place} = {first['input']!r} is not allowed: {first['msg']}.") from None

@@ -1,0 +1,44 @@
+"""Values of some settings × schemes × seeds, as configurations in that order."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import product
+from pathlib import Path
+from typing import Any
+
+from fedtwin.config import Config, build_config, seen_from
+from fedtwin.experiments.specs.schemes import scheme_config
+
+
+@dataclass(frozen=True)
+class Point:
+    """One run of a grid: the values its settings take, by name, and the whole configuration."""
+
+    values: dict[str, Any]
+    scheme: str
+    config: Config
+
+
+def flat_settings(nested: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
+    """``{section: {key: value}}`` as ``{"section.key": value}``."""
+    return {f"{section}.{key}": value for section, keys in nested.items() for key, value in keys.items()}
+
+
+def grid_points(
+    settings: Mapping[str, Any],
+    grid: Mapping[str, Sequence[Any]],
+    schemes: Sequence[str],
+    seeds: Sequence[int],
+    folder: Path | None = None,
+) -> Iterator[Point]:
+    """Every run, validated: ``{"section.key": value}`` of all runs, then the grid's, the scheme, the seed.
+
+    Files that settings name are looked for from ``folder``.
+    """
+    for values in product(*grid.values()):
+        chosen = dict(zip(grid, values, strict=True))
+        merged = {name: seen_from(folder or Path(), name, value) for name, value in {**settings, **chosen}.items()}
+        for scheme in schemes:
+            for seed in seeds:
+                config = scheme_config(build_config({}, {**merged, "run.seed": seed}), scheme, folder)
+                yield Point(chosen, scheme, config)

@@ -1,0 +1,44 @@
+"""What a scheme is: whatever is compared, swept or drawn becomes a configuration here, and nowhere else."""
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from fedtwin.config import Config, beside, build_config, replace_settings
+from fedtwin.errors import FedtwinError
+from fedtwin.registry import SCHEMES, find_scheme
+
+
+def scheme_config(base: Config, scheme: str, folder: Path | None = None) -> Config:
+    """The base configuration under another scheme or policy; a power rule the user set stays.
+
+    A scheme of the paper brings its synchrony along. Code of the user's is looked for in ``folder``, then where one works.
+    """
+    if not isinstance(scheme, str):
+        raise FedtwinError(
+            f"{scheme!r} is not a scheme: give one of {', '.join(SCHEMES)}, a policy's name, or module:attribute of your own."
+        )
+    mode = {} if find_scheme(scheme) else {"run.mode": base.run.mode}
+    config = replace_settings(base, {**mode, "policy.name": scheme})
+    return beside(config, folder, Path.cwd()) if folder is not None else config
+
+
+def chosen_schemes(schemes: str | Sequence[str] | None, default: Sequence[str]) -> list[str]:
+    """A list of schemes, or text with commas between them; by default the others."""
+    if schemes is None:
+        return list(default)
+    names = [name.strip() for name in schemes.split(",")] if isinstance(schemes, str) else list(schemes)
+    names = [name for name in names if name]
+    if not names:
+        raise FedtwinError(f"--schemes {schemes!r} names none: choose from {', '.join(SCHEMES)}.")
+    return names
+
+
+def label(config: Config, scheme: str) -> str:
+    """A scheme's name, with the policy settings that are not the defaults."""
+    default = build_config({}, {}).policy
+    changed = [
+        f"{key}={getattr(config.policy, key)}"
+        for key in ("v", "bonus_scale", "feedback")
+        if getattr(config.policy, key) != getattr(default, key)
+    ]
+    return " ".join([scheme, *changed])

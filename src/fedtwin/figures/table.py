@@ -1,0 +1,33 @@
+"""From an experiment to the table behind its figure: one row per point of a curve, ready for CSV."""
+
+from collections.abc import Sequence
+
+from fedtwin.errors import FedtwinError
+from fedtwin.experiments.batches.batch import Job, Outcome, with_selections
+from fedtwin.experiments.specs.figure import Experiment, Profile
+from fedtwin.figures.kinds import Curve, TableRow, kind_of
+
+
+def figure_jobs(experiment: Experiment, profile: Profile) -> list[Job]:
+    """The runs of a figure."""
+    stationary = kind_of(experiment).stationary
+    rounds = experiment.profiles[profile].rounds
+    checkpoints = experiment.sampling.rounds(rounds) if experiment.sampling else ()
+    runs = experiment.configs(profile)
+    for scheme, _, config in runs:
+        if stationary and config.run.mode != "async":
+            raise FedtwinError(f"{scheme} is synchronous: figure {experiment.figure} is of schemes that select one by one.")
+    jobs = [Job(config, checkpoints, stationary) for _, _, config in runs]
+    if len({job.key for job in jobs}) < len(jobs):
+        raise FedtwinError(f"The schemes {', '.join(experiment.schemes)} of a figure have the same one twice: leave one out.")
+    return jobs
+
+
+def figure_rows(experiment: Experiment, profile: Profile, outcomes: Sequence[Outcome]) -> list[TableRow]:
+    """The table, from the outcomes of ``figure_jobs``."""
+    runs = experiment.configs(profile)
+    outcomes = with_selections([Job(config) for _, _, config in runs], outcomes)
+    curves: dict[tuple[str, float | None], Curve] = {}
+    for (scheme, value, config), outcome in zip(runs, outcomes, strict=True):
+        curves.setdefault((scheme, value), Curve(scheme, value, config, [])).runs.append(outcome)
+    return kind_of(experiment).rows(experiment, list(curves.values()))

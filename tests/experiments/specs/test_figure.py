@@ -1,0 +1,58 @@
+import pytest
+
+from fedtwin.errors import FedtwinError
+from fedtwin.experiments.specs.figure import FIGURES, Sampling, load_experiment, parse_experiment
+from fedtwin.figures.kinds import KINDS
+
+
+@pytest.mark.parametrize("figure", FIGURES)
+def test_every_committed_experiment_is_valid_and_can_be_drawn(figure: str) -> None:
+    experiment = load_experiment(figure)
+    assert experiment.figure == figure and experiment.kind in KINDS
+    assert len(experiment.configs("quick")) <= len(experiment.configs("full"))
+
+
+@pytest.mark.parametrize("figure", ["3", "4", "5"])
+def test_the_full_profile_is_what_the_docs_promise(figure: str) -> None:
+    effort = load_experiment(figure).profiles["full"]
+    assert effort.seeds >= 20 and effort.rounds >= 10_000
+
+
+def test_figures_3_to_5_and_regret_have_the_promised_axes() -> None:
+    sweeps = {figure: load_experiment(figure).sweep for figure in FIGURES}
+    assert sweeps["3"] is not None and sweeps["3"].values == [0.5, 1.0, 1.5, 2.0, 2.5]
+    assert sweeps["4"] is not None and sweeps["4"].values == [0.1, 0.3, 0.5, 0.7, 0.9]
+    assert sweeps["5"] is not None and sweeps["5"].values == [1e4, 3e4, 1e5, 3e5]
+    assert all(config.objective.min_mean_samples == 2.0 for _, _, config in load_experiment("5").configs("quick"))
+    assert load_experiment("regret").profiles["full"].rounds == 1_000_000
+
+
+@pytest.mark.parametrize("figure", ["6", "7", "8", "9"])
+def test_the_accuracy_figures_state_their_energy_weight_and_differ_only_where_they_say(figure: str) -> None:
+    for profile, model, least_seeds in (("quick", "small-cnn", 2), ("full", "resnet18", 3)):
+        configs = [config for _, _, config in load_experiment(figure).configs(profile)]  # type: ignore[arg-type]
+        assert {config.objective.energy_weight for config in configs} == {0.1}
+        assert all(config.learning is not None and config.learning.model == model for config in configs)
+        rates = {(c.learning.learning_rate, c.learning.local_epochs) for c in configs if c.learning}
+        assert len(rates) == 1, "the same for all schemes"
+        assert len({config.run.seed for config in configs}) >= least_seeds
+
+
+def test_sampling_begins_and_ends_where_it_says() -> None:
+    for spacing in ("even", "ratio"):
+        rounds = Sampling.model_validate({"points": 11, "spacing": spacing, "first_round": 10}).rounds(1000)
+        assert (rounds[0], rounds[-1], len(rounds)) == (10, 1000, 11) and list(rounds) == sorted(rounds)
+
+
+@pytest.mark.parametrize(
+    ("text", "sentence"),
+    [("figure = ", "not valid TOML"), ("figure = '3'", "kind"), ("colour = 1", "colour|figure")],
+)
+def test_a_bad_experiment_is_one_sentence(text: str, sentence: str) -> None:
+    with pytest.raises(FedtwinError, match=sentence):
+        parse_experiment(text)
+
+
+def test_an_unknown_figure_is_one_sentence() -> None:
+    with pytest.raises(FedtwinError, match="figure '10' is unknown: choose one of 3, 4, 5, regret"):
+        load_experiment("10")

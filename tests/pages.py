@@ -2,8 +2,10 @@
 
 import os
 import re
+import signal
 import subprocess
 import sys
+from contextlib import suppress
 from pathlib import Path
 from typing import NamedTuple
 
@@ -59,15 +61,20 @@ def _run(command: list[str], block: Block, folder: Path, timeout_s: float) -> No
         "COLUMNS": "200",
         "MPLBACKEND": "agg",
     }
-    done = subprocess.run(
+    process = subprocess.Popen(
         command,
         cwd=folder,
         env=environment,
-        capture_output=True,
-        text=True,
-        timeout=timeout_s,
-        check=False,
         stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        start_new_session=True,
     )
-    assert done.returncode == 0, f"{block.text}\nended with {done.returncode}:\n{done.stdout}\n{done.stderr}"
-    assert "Traceback" not in done.stderr and "warning" not in done.stderr.lower(), f"{block.text}\n{done.stderr}"
+    try:
+        said, complained = process.communicate(timeout=timeout_s)
+    finally:
+        with suppress(ProcessLookupError):
+            os.killpg(process.pid, signal.SIGKILL)
+    assert process.returncode == 0, f"{block.text}\nended with {process.returncode}:\n{said}\n{complained}"
+    assert "Traceback" not in complained and not re.search(r"^(warning|error):", complained, re.MULTILINE), complained

@@ -18,8 +18,8 @@ from paho.mqtt.enums import CallbackAPIVersion
 from safetensors.numpy import load_file
 
 from fedtwin.live.broker.program import free_port
-from fedtwin.live.run.tables import TASKS
 from fedtwin.records import DEVICES, rounds_schema
+from fedtwin.records.tasks import TASKS
 from fedtwin.twin import DeviceTwin
 from tests.live.plant import ENTRIES, Plant, events_of, ledger_of, plant, until
 

@@ -73,6 +73,14 @@ def test_every_moment_of_a_compiled_run(tmp_path: Path, mode: str, feedback: str
     assert run.summary["declines"] > 0
 
 
+@pytest.mark.parametrize("mode", ["async", "sync"])
+def test_every_moment_of_a_training_run(tmp_path: Path, mode: str) -> None:
+    learning = {"learning.dataset": "digits", "learning.executor": "serial"}
+    check_every_moment(
+        {**learning, "run.mode": mode, "run.rounds": 30, "fleet.channels": 4, "fleet.devices": 6}, tmp_path / "run"
+    )
+
+
 def test_the_queues_are_those_of_the_records(tmp_path: Path) -> None:
     simulate(build_config({}, {"run.rounds": 300, "objective.max_time_s": 0.7}), out=tmp_path / "run")
     run = open_run(tmp_path / "run")

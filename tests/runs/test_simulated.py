@@ -192,6 +192,9 @@ def test_what_is_no_run_is_a_sentence(tmp_path: Path) -> None:
     for place in (tmp_path, tmp_path / "nothing", Path(__file__)):
         with pytest.raises(FedtwinError, match=r"is not the folder of a run: it has no config\.toml"):
             open_run(place)
+    (tmp_path / "config.toml").write_text("[run]\nrounds = 3\n")
+    with pytest.raises(FedtwinError, match=r"no run has begun beside its config\.toml"):
+        open_run(tmp_path)
 
 
 @pytest.mark.parametrize("name", ["config.toml", "summary.json", "rounds.parquet", "start.parquet", "devices.parquet"])

@@ -20,6 +20,7 @@ from safetensors.numpy import load_file
 from fedtwin.live.broker.program import free_port
 from fedtwin.records import DEVICES, rounds_schema
 from fedtwin.records.tasks import TASKS
+from fedtwin.twin import DeviceTwin
 from tests.live.plant import ENTRIES, Plant, events_of, ledger_of, plant, until
 
 ROUNDS, DEVICES_TOTAL, TIME_SCALE = 90, 4, 0.2
@@ -184,10 +185,8 @@ def test_the_twin_is_in_a_bucket_with_history(seen: Seen) -> None:
     selections = [entry["selections"] for entry in seen.history]
     assert selections == sorted(selections) and selections[-1] > 0
     assert seen.history[-1]["samples"] == {**seen.history[-1]["samples"], "value": 40}
-    assert set(seen.history[-1]) == {
-        "samples", "gain", "cpu_hz", "compute_s", "status", "selections", "declines", "mean_cost", "queue", "model_version",
-    }  # fmt: skip
-    assert set(seen.model) == {"version", "round", "changes"} and seen.model["version"] > 0
+    assert set(seen.history[-1]) == {*DeviceTwin._fields, "mean_cost"}
+    assert set(seen.model) == {"version", "round", "changes", "min_mean_samples"} and seen.model["version"] > 0
 
 
 def test_telemetry_over_mqtt_is_in_the_twin(seen: Seen) -> None:

@@ -4,13 +4,17 @@ import enum
 import inspect
 import re
 from dataclasses import MISSING, fields, is_dataclass
+from functools import cached_property
 from pathlib import Path
+from textwrap import indent
+from types import GenericAlias
 from typing import Any
 
 import fedtwin
 import fedtwin.live
 import fedtwin.policies
 
+MEMBERS = (property, cached_property, classmethod, staticmethod)
 PAGE = Path(__file__).with_name("api.md")
 ROOMS = {
     "fedtwin": (fedtwin, "Everything a script needs. Imported when first used: `import fedtwin` itself costs nothing."),
@@ -45,14 +49,13 @@ def _entry(name: str, thing: Any) -> list[str]:
     lines.append(_text(thing))
     lines += _fields(thing) if _is_data(thing) else []
     for member, value in vars(thing).items():
-        if member.startswith("_") or not (
-            inspect.isfunction(value) or isinstance(value, (property, classmethod, staticmethod))
-        ):
+        if member.startswith("_") or not (inspect.isfunction(value) or isinstance(value, MEMBERS)):
             continue
-        function = value.fget if isinstance(value, property) else getattr(value, "__func__", value)
+        is_attribute = isinstance(value, property | cached_property)
+        function = value.fget if isinstance(value, property) else getattr(value, "func", getattr(value, "__func__", value))
         if function.__doc__:
-            shown = f".{member}" if isinstance(value, property) else f".{member}{_signature(function)}"
-            lines.append(f"- `{shown}`: {_text(function).strip()}")
+            shown = f".{member}" if is_attribute else f".{member}{_signature(function)}"
+            lines.append(f"- `{shown}`: {indent(_text(function).strip(), '  ').strip()}")
     return [*lines, ""] if lines[-1].startswith("- ") else lines
 
 
@@ -88,9 +91,10 @@ def _signature(function: Any) -> str:
     ]
     text = str(signature.replace(parameters=parameters, return_annotation=inspect.Signature.empty))
     returned = signature.return_annotation
-    if returned in (inspect.Signature.empty, None, "None"):
+    if returned in (inspect.Signature.empty, None, "None", Any):
         return text
-    name = returned if isinstance(returned, str) else getattr(returned, "__name__", str(returned))
+    plain_class = isinstance(returned, type) and not isinstance(returned, GenericAlias)
+    name = returned.__name__ if plain_class else str(returned)
     return f"{text} -> {re.sub(r'[a-z_.]+[.](?=[A-Z])', '', name)}"
 
 

@@ -1,7 +1,9 @@
 """The docs name every setting, column, file and command, and point at nothing that is not there."""
 
+import importlib.util
 import re
 from pathlib import Path
+from types import ModuleType
 
 import pytest
 
@@ -88,3 +90,20 @@ def test_the_page_about_own_code_works_as_it_stands(tmp_path: Path) -> None:
     for command in commands:
         said = run_cli(*command.split()[1:], cwd=tmp_path)
         assert said.returncode == 0 and not said.stderr, (command, said.stderr)
+
+
+def made_by(name: str) -> ModuleType:
+    """A program of the docs that makes a page or a part of one."""
+    specification = importlib.util.spec_from_file_location(name, ROOT / "docs" / f"{name}.py")
+    assert specification is not None and specification.loader is not None
+    module = importlib.util.module_from_spec(specification)
+    specification.loader.exec_module(module)
+    return module
+
+
+def test_the_page_of_the_api_is_what_the_docstrings_say() -> None:
+    assert text_of("docs/api.md") == made_by("make_api").page(), "run: python docs/make_api.py"
+
+
+def test_the_table_of_rooms_is_what_the_docstrings_say() -> None:
+    assert "\n".join(made_by("make_map").rooms()) + "\n" in text_of("docs/design.md"), "run: python docs/make_map.py"

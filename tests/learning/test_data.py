@@ -63,7 +63,7 @@ def shop(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[dict
     break_at: dict[str, int] = {}
     server = ThreadingHTTPServer(("127.0.0.1", 0), partial(Server, files, log, break_at))
     threading.Thread(target=server.serve_forever, daemon=True).start()
-    entry = catalog.Entry(
+    entry = catalog.KnownSet(
         "tiny",
         {name: hashlib.md5(content).hexdigest() for name, content in canonical.items()},
         tuple(f"http://127.0.0.1:{server.server_port}/{name}" for name in files),

@@ -1,5 +1,6 @@
 """The live fleet from Python: a broker, an edge server and devices without the command line."""
 
+import re
 import subprocess
 import sys
 import threading
@@ -53,6 +54,17 @@ def test_a_local_fleet_starts_goes_on_and_leaves_nothing_behind(tmp_path: Path) 
         broker = int(fleet.broker_record()["pid"])
     assert not runs_with(broker, str(fleet.run.resolve())) and not (fleet.run / ".lock").exists()
     assert all(process.returncode == 0 for process in fleet.processes.values())
+
+
+def test_the_fleet_in_the_docs_works_as_it_stands(tmp_path: Path) -> None:
+    pytest.importorskip("torch")
+    page = (Path(__file__).parents[2] / "docs" / "live.md").read_text(encoding="utf-8")
+    code = re.search(r"```python\n# fleet\.py\n(.*?)```", page, re.DOTALL)
+    assert code is not None
+    command = [sys.executable, "-W", "error", "-c", code.group(1)]
+    ran = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
+    tables = [f"{name}.parquet" for name in ("devices", "evaluations", "rounds", "start", "tasks")]
+    assert ran.stdout == f"0 {tables}\n", ran.stderr
 
 
 def test_an_edge_server_that_ends_is_not_waited_for(tmp_path: Path) -> None:

@@ -24,32 +24,24 @@ _HOME = {
     "serve": "fedtwin.live.server.hosting",
 }
 
-__all__ = [
-    "CommandTrainer",
-    "LocalFleet",
-    "NoTrainer",
-    "Place",
-    "Served",
-    "TorchTrainer",
-    "Trainer",
-    "Update",
-    "local_broker",
-    "provision",
-    "resume",
-    "revoke",
-    "run_device",
-    "run_evaluator",
-    "serve",
-]
+__all__ = sorted(_HOME)
 
 if TYPE_CHECKING:
-    from fedtwin.live.agents import run_device, run_evaluator
-    from fedtwin.live.broker.process import local_broker
-    from fedtwin.live.broker.provisioning import provision, revoke
-    from fedtwin.live.device.trainers import CommandTrainer, NoTrainer, TorchTrainer, Trainer, Update
-    from fedtwin.live.local import LocalFleet
-    from fedtwin.live.server.hosting import Served, resume, serve
-    from fedtwin.live.server.place import Place
+    from fedtwin.live.agents import run_device as run_device
+    from fedtwin.live.agents import run_evaluator as run_evaluator
+    from fedtwin.live.broker.process import local_broker as local_broker
+    from fedtwin.live.broker.provisioning import provision as provision
+    from fedtwin.live.broker.provisioning import revoke as revoke
+    from fedtwin.live.device.trainers import CommandTrainer as CommandTrainer
+    from fedtwin.live.device.trainers import NoTrainer as NoTrainer
+    from fedtwin.live.device.trainers import TorchTrainer as TorchTrainer
+    from fedtwin.live.device.trainers import Trainer as Trainer
+    from fedtwin.live.device.trainers import Update as Update
+    from fedtwin.live.local import LocalFleet as LocalFleet
+    from fedtwin.live.server.hosting import Served as Served
+    from fedtwin.live.server.hosting import resume as resume
+    from fedtwin.live.server.hosting import serve as serve
+    from fedtwin.live.server.place import Place as Place
 
 
 def __getattr__(name: str) -> Any:

@@ -21,7 +21,7 @@ CIFAR_FILES = {
 
 
 @dataclass(frozen=True)
-class Entry:
+class KnownSet:
     """One data set: its canonical files with their MD5, the official address, and the package that carries it as well."""
 
     title: str
@@ -32,14 +32,14 @@ class Entry:
 
 
 CATALOG = {
-    "fashion-mnist": Entry(
+    "fashion-mnist": KnownSet(
         "60,000 + 10,000 grey images of clothes, 28×28, 10 classes",
         FASHION_FILES,
         tuple(f"http://fashion-mnist.s3-website.eu-central-1.amazonaws.com/{name}.gz" for name in FASHION_FILES),
         "Debian package dataset-fashion-mnist",
         "MIT, Zalando SE",
     ),
-    "cifar-10": Entry(
+    "cifar-10": KnownSet(
         "50,000 + 10,000 colour images, 32×32, 10 classes",
         CIFAR_FILES,
         ("https://www.cs.toronto.edu/~kriz/cifar-10-binary.tar.gz",),

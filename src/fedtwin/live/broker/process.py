@@ -157,22 +157,15 @@ class Broker:
 
 @contextmanager
 def local_broker(
-    folder: Path,
-    *,
-    host: str = "127.0.0.1",
-    port: int | None = None,
-    mqtt_port: int | None = None,
-    credentials: Path | None = None,
-    insecure: bool = False,
-    fsync: bool = False,
+    folder: Path, *, port: int | None = None, mqtt_port: int | None = None, credentials: Path | None = None
 ) -> Iterator[Broker]:
-    """A NATS server of one's own, with its store in ``folder``; it listens when the block begins, and ends with it.
+    """A NATS server for this machine, with its store in ``folder``; it listens when the block begins, and ends with it.
 
-    ``broker.url`` is the address for edge server and devices. Without a port a free one is taken. ``credentials`` is a folder
-    made by ``provision``: without, it speaks plain text, which is for this machine only unless ``insecure``.
+    ``broker.url`` is what edge server and devices connect to. Without a port a free one is taken. With ``credentials``, a
+    folder made by ``provision``, it speaks TLS to whoever has a certificate of that folder, plain text without.
     """
-    options = BrokerOptions(folder / "store", port, host, fsync=fsync, mqtt_port=mqtt_port, credentials=credentials)
-    broker = Broker.start(folder, options, insecure=insecure, die_with_parent=True)
+    options = BrokerOptions(folder / "store", port, mqtt_port=mqtt_port, credentials=credentials)
+    broker = Broker.start(folder, options, die_with_parent=True)
     try:
         yield broker
     finally:

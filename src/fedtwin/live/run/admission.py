@@ -37,6 +37,11 @@ class Believed:
     reported_s: float
     agrees: bool
 
+    @property
+    def charged(self) -> dict[str, float]:
+        """What the device is charged, by the names of ``events.Applied``."""
+        return {name: getattr(self, name) for name in ("compute_s", "upload_s", "compute_j", "upload_j", "cost")}
+
 
 @dataclass(frozen=True)
 class Admitted:

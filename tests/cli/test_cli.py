@@ -75,6 +75,50 @@ def test_compare_prints_tables(cli: Cli) -> None:
     assert done.returncode == 0 and "CU-UCB − genie" in done.stdout
 
 
+def test_compare_pairs_the_metrics_it_is_asked_for_and_keeps_a_row_per_run(cli: Cli, tmp_path: Path) -> None:
+    command = ["compare", "--seeds", 2, "--rounds", 60, "--schemes", "CU-UCB,Random"]
+    metrics = ["--metric", "mean_energy_j", "--metric", "mean_staleness"]
+    done = cli(*command, *metrics, "--out", "kept")
+    assert done.returncode == 0 and done.stderr == ""
+    assert all(f"Paired differences of {name}, world by world" in done.stdout for name in metrics[1::2])
+    table = pd.read_csv(tmp_path / "kept" / "runs.csv").pivot(index="seed", columns="scheme", values="mean_energy_j")
+    report = json.loads((tmp_path / "kept" / "comparison.json").read_text())
+    (pair,) = [pair for pair in report["paired"] if pair["metric"] == "mean_energy_j"]
+    assert pair["mean_difference"] == pytest.approx((table["CU-UCB"] - table["Random"]).mean())
+    assert [pair["metric"] for pair in report["paired"]] == ["mean_energy_j", "mean_staleness"]
+
+
+def test_compare_says_which_runs_never_reach_an_accuracy(cli: Cli) -> None:
+    settings = ["--set", "learning.dataset=digits", "--set", "learning.executor=serial", "--accuracy", 1.0]
+    done = cli("compare", "--seeds", 1, "--rounds", 20, "--schemes", "CU-UCB,Random", *settings)
+    assert done.returncode == 0 and "Paired differences of time_to_accuracy_s" in done.stdout
+    sentence = "CU-UCB with seed 0 (1 of 1 runs); Random with seed 0 (1 of 1 runs) never reached the accuracy 1"
+    assert [line.partition(": ")[2].partition(": ")[2] for line in done.stderr.splitlines()] == [
+        f"{sentence}; their pairs are left out."
+    ] * 2
+
+
+def test_plot_draws_runs(cli: Cli, tmp_path: Path) -> None:
+    for seed in (0, 1):
+        assert cli("run", "--seed", seed, "--rounds", 60, "--out", f"run{seed}").returncode == 0
+    done = cli("plot", "run0", "run1", "--against", "energy", "--out", "pictures/both.svg")
+    assert (done.returncode, done.stdout, done.stderr) == (0, "pictures/both.svg\n", "")
+    assert "CU-UCB, seed 1" in (tmp_path / "pictures" / "both.svg").read_text(encoding="utf-8")
+    assert cli("plot", "run0", "--out", "pictures/both.svg").returncode == 2
+
+
+def test_a_figure_with_a_policy_of_ones_own_stands_beside_the_usual_one(cli: Cli, tmp_path: Path) -> None:
+    source = "from fedtwin.policies import Policy\nPOLICY = Policy(lambda view, knobs: view.samples, power='optimal')\n"
+    (tmp_path / "mine.py").write_text(source)
+    changes = ["--schemes", "CU-UCB,mine:POLICY", "--set", "run.rounds=20", "--set", "radio.max_power_w=0.8"]
+    done = cli("figure", "3", "--profile", "quick", "--out", "pictures", *changes)
+    assert done.returncode == 0, done.stderr
+    png, svg, table = done.stdout.split()
+    assert all(name.startswith("pictures/figure_3-") for name in (png, svg, table))
+    assert "radio.max_power_w = 0.8" in (tmp_path / svg).read_text(encoding="utf-8")
+    assert set(pd.read_csv(tmp_path / table)["scheme"]) == {"CU-UCB", "mine:POLICY"}
+
+
 def test_compare_reads_run_folders(cli: Cli) -> None:
     for name in ("CU-UCB", "Random"):
         for seed in (0, 1):
@@ -162,7 +206,14 @@ BAD = {
     "resume with a setting": (["run", "--resume", "there", "--seed", "0"], "stands alone"),
     "a policy's name that is none": (["run", "--policy", ".:x"], "policy.name = '.:x' cannot be loaded"),
     "model that is none": (["config", "check", "--set", "learning.model=best"], "learning.model = 'best' is unknown"),
-    "comparison of no run": (["compare", "there", "there2"], "not the folder of a finished run"),
+    "comparison of no run": (["compare", "there", "there2"], "not the folder of a run"),
+    "metric": (["compare", "--metric", "mean_costs"], "metric 'mean_costs' is unknown (did you mean mean_cost?)"),
+    "metric of a training": (["compare", "--metric", "test_accuracy"], "there is no [learning] section"),
+    "accuracy of nothing": (["compare", "--accuracy", "0.9"], "there is no [learning] section"),
+    "swept setting": (["figure", "3", "--set", "objective.min_mean_samples=1"], "it is what the figure sweeps"),
+    "scheme of a figure": (["figure", "3", "--schemes", "Best"], "policy.name = 'Best'"),
+    "plot of no run": (["plot", "there"], "'there' is not the folder of a run"),
+    "plot of no kind": (["plot", "there", "--out", "plot.gif"], "must end in .png or .svg"),
     "sweep of nothing": (["sweep", "nowhere.toml"], "The sweep 'nowhere.toml' cannot be read"),
     "sweep that is no TOML": (["sweep", "corrupt.toml"], "not valid TOML"),
     "sweep of an impossible setting": (["sweep", "sweep.toml"], "[fleet] channels = 31 is more than devices = 30"),

@@ -1,11 +1,14 @@
 from pathlib import Path
+from typing import Any
 
+import pandas as pd
 import pytest
 
 from fedtwin.config import Config, load_config
 from fedtwin.errors import FedtwinError
 from fedtwin.experiments.compare import compare, compare_folders
 from fedtwin.experiments.specs.schemes import label, scheme_config
+from fedtwin.records.checksums import require_as_written
 from fedtwin.registry import SCHEMES
 from fedtwin.sim import simulate
 
@@ -28,6 +31,56 @@ def test_training_runs_are_compared_by_accuracy_too() -> None:
     report = compare(base, ["CU-UCB", "Random"], seeds=2, workers=2)
     assert all(0 < means["test_accuracy"] < 1 for means in report.as_dict()["schemes"].values())
     assert report == compare(base, ["CU-UCB", "Random"], seeds=2, workers=1), "no number depends on the workers"
+
+
+def test_a_config_a_file_and_a_dict_are_the_same(tmp_path: Path) -> None:
+    (tmp_path / "c.toml").write_text("[run]\nrounds = 40\nseed = 3\n")
+    config = load_config(tmp_path / "c.toml")
+    sources: list[Any] = [config, tmp_path / "c.toml", str(tmp_path / "c.toml"), {"run": {"rounds": 40, "seed": 3}}]
+    found = [compare(source, "CU-UCB, random", seeds=2, workers=1) for source in sources]
+    found.append(compare(schemes=["CU-UCB", "random"], settings={"run.rounds": 40}, seeds=[3, 4], workers=1))
+    assert all(one == found[0] for one in found[1:]) and list(found[0].summaries["CU-UCB"]) == [3, 4]
+
+
+def test_a_row_per_scheme_and_seed_is_written_beside_the_comparison(tmp_path: Path) -> None:
+    heard: list[int] = []
+    found = compare(SMALL, ["CU-UCB", "Random"], seeds=3, out=tmp_path / "out", workers=1, progress=heard.append)
+    names = ["SHA256SUMS", "comparison.json", "runs.csv", "runs.parquet"]
+    assert sorted(path.name for path in (tmp_path / "out").iterdir()) == names and sum(heard) == 6
+    require_as_written(tmp_path / "out", *names[1:])
+    table = found.to_pandas()
+    assert table.equals(pd.read_parquet(tmp_path / "out" / "runs.parquet")) and len(table) == 6
+    assert list(pd.read_csv(tmp_path / "out" / "runs.csv")["mean_cost"]) == list(table["mean_cost"])
+    with pytest.raises(FedtwinError, match="holds a comparison already"):
+        compare(SMALL, ["CU-UCB"], out=tmp_path / "out")
+
+
+def test_what_cannot_be_compared_is_told_before_any_run(tmp_path: Path) -> None:
+    for bad, sentence in (
+        ({"metrics": "test_accuracy"}, "train a model"),
+        ({"schemes": [3]}, "3 is not a scheme"),
+        ({"schemes": []}, "names none"),
+        ({"seeds": 0}, "seeds = 0"),
+        ({"settings": {"run.round": 3}}, r"run\.round is not a setting"),
+    ):
+        with pytest.raises(FedtwinError, match=sentence):
+            compare(SMALL, out=tmp_path / "out", **bad)
+    assert not (tmp_path / "out").exists()
+
+
+def test_time_and_energy_to_an_accuracy_are_paired(tmp_path: Path) -> None:
+    base = {**SMALL, "learning.dataset": "digits", "learning.executor": "serial", "learning.evaluate_every_s": 0.5}
+    names = ["CU-UCB", "Random"]
+    runs = {name: simulate(scheme_config(load_config(overrides=base), name), out=tmp_path / name) for name in names}
+    accuracy = min(max(one.test_accuracy for one in run.evaluations) for run in runs.values())
+    found = compare(base, names, seeds=1, accuracy=accuracy, workers=1)
+    assert found.metrics == ("mean_cost", "time_to_accuracy_s", "energy_to_accuracy_j")
+    for name, run in runs.items():
+        first = next(one for one in run.evaluations if one.test_accuracy >= accuracy)
+        assert found.summaries[name][0]["time_to_accuracy_s"] == first.clock_s
+        assert found.summaries[name][0]["energy_to_accuracy_j"] == first.energy_j
+    again = compare([tmp_path / "CU-UCB", tmp_path / "Random"], accuracy=accuracy)
+    assert again == found and again.paired("energy_to_accuracy_j") == found.paired("energy_to_accuracy_j")
 
 
 def test_folders_give_the_same_comparison_without_running(tmp_path: Path) -> None:

@@ -133,6 +133,21 @@ def test_a_script_needs_no_guard_and_is_run_once(tmp_path: Path, scheme: str) ->
     assert (done.returncode, done.stdout, done.stderr) == (0, "this script is run\n9 runs\n", "")
 
 
+def test_a_script_that_names_a_policy_of_its_own_file_does_not_start_itself_again_and_again(tmp_path: Path) -> None:
+    """Workers import the file for the policy: what starts runs in it must be guarded, and is refused there otherwise."""
+    write_slow_policy(tmp_path)
+    text = SCRIPT.format(scheme="script:POLICY")
+    (tmp_path / "script.py").write_text(text, encoding="utf-8")
+    done = subprocess.run([sys.executable, "script.py"], cwd=tmp_path, capture_output=True, text=True, check=False, timeout=300)
+    assert done.returncode == 1 and "put what starts runs under if __name__ == '__main__'" in done.stderr.splitlines()[-1]
+    guarded = text.replace("found =", "if __name__ == '__main__': found =").replace(
+        "print(len", "if __name__ == '__main__': print(len"
+    )
+    (tmp_path / "script.py").write_text(guarded, encoding="utf-8")
+    done = subprocess.run([sys.executable, "script.py"], cwd=tmp_path, capture_output=True, text=True, check=False, timeout=300)
+    assert done.returncode == 0 and done.stdout.endswith("9 runs\n"), done.stderr
+
+
 def test_workers_that_cannot_start_are_one_sentence(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     write_slow_policy(tmp_path)
     monkeypatch.setenv("PYTHONPATH", os.pathsep.join([str(tmp_path), os.environ.get("PYTHONPATH", "")]))

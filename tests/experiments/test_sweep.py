@@ -17,7 +17,7 @@ from fedtwin.experiments.batches.backends import MOST_RUNS_IN_A_CHUNK, LocalBack
 from fedtwin.experiments.batches.batch import Job
 from fedtwin.experiments.batches.job import Done, Packed, pack
 from fedtwin.experiments.batches.journal import locked
-from fedtwin.experiments.sweep import Sweep, sweep_runs
+from fedtwin.experiments.sweep import Sweep, sweep, sweep_runs
 from fedtwin.records.checksums import require_as_written
 from fedtwin.sim import run_summary, simulate
 from tests.conftest import FEDTWIN, hears_interrupts, run_cli, write_slow_policy
@@ -103,6 +103,28 @@ def test_a_finished_sweep_is_overwritten_only_when_told(tmp_path: Path) -> None:
         sweep_in(tmp_path)
     text = SPEC.replace("[7, 3]", "[4]")
     assert set(pd.read_parquet(sweep_in(tmp_path, text, overwrite=True).run(workers=1).path)["seed"]) == {4}
+
+
+def test_a_finished_sweep_of_other_code_says_so(tmp_path: Path) -> None:
+    text = 'schemes = ["mine:POLICY", "CU-UCB"]\nseeds = 2\nrounds = 20\n'
+    source = "from fedtwin.policies import Policy\nPOLICY = Policy(lambda view, knobs: {}, power='max')\n"
+    (tmp_path / "mine.py").write_text(source.format("view.samples"))
+    sweep_in(tmp_path, text).run(workers=1)
+    with pytest.raises(FedtwinError, match=r"holds a finished sweep already: name another"):
+        sweep_in(tmp_path, text)
+    (tmp_path / "mine.py").write_text(source.format("-view.samples"))
+    with pytest.raises(FedtwinError, match=r"2 of these 4 runs are not in it \(settings or code have changed since\)"):
+        sweep_in(tmp_path, text)
+
+
+def test_from_python_a_sweep_is_a_dict_and_needs_no_folder(tmp_path: Path) -> None:
+    spec = {"schemes": ["CU-UCB"], "seeds": [3, 1], "rounds": 30, "grid": {"fleet.channels": [5, 15]}}
+    found = sweep(spec, workers=1)
+    assert len(found) == 4 and found.path is None and found.failures is None
+    assert list(found.to_pandas()["seed"]) == [3, 1, 3, 1] and not any(tmp_path.iterdir())
+    kept = sweep(spec, out=tmp_path / "out", workers=1)
+    assert kept.table.equals(found.table)
+    assert sweep(tmp_path / "out" / "sweep.toml", workers=1).table.equals(found.table)
 
 
 def test_a_second_object_does_not_replace_what_the_first_has_finished(tmp_path: Path) -> None:

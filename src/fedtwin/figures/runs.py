@@ -88,9 +88,10 @@ def draw_runs(runs: Sequence[Run], against: Against) -> "Figure":
         if len(runs) == 1:
             picture.suptitle(names[0])
         else:
-            handles, labels = picture.axes[0].get_legend_handles_labels()
-            shown = labels[:MOST_LEGEND_LINES]
-            picture.legend(handles[: len(shown)], shown, loc="outside lower center", ncols=2, frameon=False)
+            handles, labels = picture.axes[-1].get_legend_handles_labels()
+            shown, more = labels[:MOST_LEGEND_LINES], len(labels) - MOST_LEGEND_LINES
+            title = f"{more} more runs are drawn and not named" if more > 0 else None
+            picture.legend(handles[: len(shown)], shown, title=title, loc="outside lower center", ncols=2, frameon=False)
     return picture
 
 

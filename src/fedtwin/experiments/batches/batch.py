@@ -26,6 +26,7 @@ from fedtwin.experiments.batches.job import (
     words,
 )
 from fedtwin.experiments.batches.journal import Journal, open_journal, read_journal
+from fedtwin.experiments.batches.pools import require_no_worker
 from fedtwin.learning.notices import notices_of
 from fedtwin.records.folder import CODE_NAME
 from fedtwin.sim import impossible_min_mean_samples
@@ -62,6 +63,7 @@ def run_batch(
     A backend that serves several batches is opened by the caller; otherwise ``workers`` processes serve this one.
     With ``keep_failures`` a run that fails is an outcome, and not done again unless ``retry_failed``; otherwise it is an error.
     """
+    require_no_worker()
     require_a_gpu_here(jobs, backend)
     _warn_once(jobs)
     times = Counter(job.key for job in jobs)

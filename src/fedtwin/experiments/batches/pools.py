@@ -12,7 +12,23 @@ from fedtwin.experiments.batches.job import Done, Line, Packed, line_of_failure,
 from fedtwin.processes import die_with_the_parent, interrupts_left_to_the_parent, script_left_to_the_parent
 
 Pool = ProcessPoolExecutor
+_here = {"is_a_worker": False}
 KILLED = "Its worker process was killed, perhaps for want of memory"
+
+
+def _begin() -> None:
+    """The first thing that a worker does."""
+    _here["is_a_worker"] = True
+    die_with_the_parent()
+
+
+def require_no_worker() -> None:
+    """A script that a worker imports for a policy in it must not start the batch again there, and its workers again."""
+    if _here["is_a_worker"]:
+        raise FedtwinError(
+            "a worker process imports this code, which starts runs: put what starts runs under if __name__ == '__main__', "
+            "or the policy or model into a module of its own."
+        )
 
 
 def give(pool: Pool | None, workers: int, chunk: Sequence[Packed]) -> "tuple[Pool, Future[Done]]":
@@ -23,7 +39,7 @@ def give(pool: Pool | None, workers: int, chunk: Sequence[Packed]) -> "tuple[Poo
                 return pool, pool.submit(run_chunk, chunk)
             except BrokenProcessPool:
                 pool = None
-        pool = ProcessPoolExecutor(workers, mp_context=get_context("spawn"), initializer=die_with_the_parent)
+        pool = ProcessPoolExecutor(workers, mp_context=get_context("spawn"), initializer=_begin)
         return pool, pool.submit(run_chunk, chunk)
 
 

@@ -1,8 +1,9 @@
 """The simulator."""
 
 from fedtwin.sim.compiled import engine_for, readable_seconds
-from fedtwin.sim.result import Result, Series, run_summary
+from fedtwin.sim.result import Result, run_summary
 from fedtwin.sim.run import impossible_min_mean_samples, resume, simulate
+from fedtwin.sim.series import Series
 
 __all__ = [
     "Result",

@@ -9,9 +9,12 @@ from typing import TYPE_CHECKING, Any
 __version__ = "0.1.0"
 
 _HOME = {
+    "Callback": "fedtwin.sim",
     "Config": "fedtwin.config",
     "FedtwinError": "fedtwin.errors",
     "FedtwinWarning": "fedtwin.errors",
+    "OraclePolicy": "fedtwin.policies",
+    "Policy": "fedtwin.policies",
     "PowerPlan": "fedtwin.power",
     "Result": "fedtwin.sim",
     "load_config": "fedtwin.config",
@@ -20,9 +23,12 @@ _HOME = {
 }
 
 __all__ = [
+    "Callback",
     "Config",
     "FedtwinError",
     "FedtwinWarning",
+    "OraclePolicy",
+    "Policy",
     "PowerPlan",
     "Result",
     "__version__",
@@ -34,8 +40,9 @@ __all__ = [
 if TYPE_CHECKING:
     from fedtwin.config import Config, load_config
     from fedtwin.errors import FedtwinError, FedtwinWarning
+    from fedtwin.policies import OraclePolicy, Policy
     from fedtwin.power import PowerPlan, plan_power
-    from fedtwin.sim import Result, simulate
+    from fedtwin.sim import Callback, Result, simulate
 
 
 def __getattr__(name: str) -> Any:

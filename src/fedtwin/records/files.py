@@ -12,7 +12,7 @@ import pyarrow.parquet as pq
 from fedtwin.config import CodeConfig, Config, to_toml
 from fedtwin.errors import FedtwinError
 from fedtwin.records.checksums import write_checked
-from fedtwin.usercode import keep_sources
+from fedtwin.usercode import keep_sources, only_here, sentence_of_only_here
 
 CONFIG_NAME, FLEET_NAME, CODE_NAME, SUMMARY_NAME = "config.toml", "fleet.csv", "code", "summary.json"
 ROUNDS_NAME, START_NAME, DEVICES_NAME = "rounds.parquet", "start.parquet", "devices.parquet"
@@ -40,6 +40,10 @@ def make_new_folder(path: Path) -> None:
 
 def write_config(folder: Path, config: Config) -> None:
     """The settings of a run, with the fleet and the code they name beside them; reading them back there gives the same run."""
+    for setting, name in config.own_code.items():
+        if only_here(name) or name.startswith("__main__:"):
+            why = "the folder of a run keeps the source of its code, to run it again"
+            raise FedtwinError(sentence_of_only_here(setting, name, why))
     if config.fleet.file is not None:
         shutil.copyfile(config.fleet.file, folder / FLEET_NAME)
         config = config.model_copy(update={"fleet": config.fleet.model_copy(update={"file": FLEET_NAME})})

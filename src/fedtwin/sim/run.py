@@ -12,6 +12,7 @@ from fedtwin.physics.fleet import fleet_columns, largest_min_mean_samples
 from fedtwin.records.folder import clear_rounds, read_unfinished
 from fedtwin.sim.callbacks import Listeners, OnEnd, OnEvaluation, OnRound
 from fedtwin.sim.compiled import engine_for, run_compiled
+from fedtwin.sim.given import ConfigLike, configured
 from fedtwin.sim.limits import sentence_of_declines
 from fedtwin.sim.readable import run_readable
 from fedtwin.sim.result import Result
@@ -19,11 +20,14 @@ from fedtwin.sim.wanted import CHECKPOINT_EVERY_S, Resumed, Wanted
 
 if TYPE_CHECKING:
     from fedtwin.learning.executors import Executor
+    from fedtwin.policies import OraclePolicy, Policy
 
 
 def simulate(
-    config: Config,
+    config: ConfigLike = None,
     *,
+    policy: "str | Policy | OraclePolicy | None" = None,
+    model: "str | Callable[..., Any] | None" = None,
     out: str | Path | None = None,
     trace: bool = False,
     records: bool = True,
@@ -36,7 +40,28 @@ def simulate(
     checkpoint_every_s: float = CHECKPOINT_EVERY_S,
     executor: "Executor | None" = None,
 ) -> Result:
-    """Runs the configuration. Records go to the folder ``out``, or stay in the result, or (``records=False``) nowhere."""
+    """Plays one run and returns its ``Result``. The same settings, seed and code give the same numbers, to the last bit.
+
+    :param config: a ``Config``, a dictionary of settings (``{"run.rounds": 500}`` or ``{"run": {"rounds": 500}}``), the path of
+        a TOML file, or nothing for the defaults.
+    :param policy: who is selected, in place of the configuration's: the name of a policy or scheme, ``module:attribute``, or a
+        ``Policy`` object (docs/own_code.md).
+    :param model: the network that is trained: a name, ``module:factory``, or a function or class that makes one. It adds a
+        ``[learning]`` section where there is none.
+    :param out: a new folder for the records (docs/records.md). Without it they stay in the result.
+    :param trace: also record queue and score of every device at every decision.
+    :param records: False: only the summary is kept, if there is no folder.
+    :param checkpoints: rounds at which ``Result.series`` is sampled.
+    :param progress: is called with the number of selections so far.
+    :param callbacks: one or several objects that follow the run (``Callback``).
+    :param on_round: is called with every ``Row``, like the method of a ``Callback``.
+    :param on_evaluation: is called with every ``Evaluation``.
+    :param on_end: is called with the ``Result``.
+    :param checkpoint_every_s: wall seconds between two checkpoints of a training that has a folder.
+    :param executor: computes the trainings, in place of the configured one.
+    :raises FedtwinError: bad input, in one sentence.
+    """
+    config = configured(config, policy, model)
     if sentence := impossible_min_mean_samples(config):
         warnings.warn(sentence, FedtwinWarning, stacklevel=2)
     wanted = Wanted(

@@ -15,6 +15,9 @@ _HOME = {
     "FedtwinWarning": "fedtwin.errors",
     "PowerPlan": "fedtwin.formulas.power",
     "Figure": "fedtwin.figures.figure",
+    "Callback": "fedtwin.sim",
+    "OraclePolicy": "fedtwin.policies",
+    "Policy": "fedtwin.policies",
     "Result": "fedtwin.sim",
     "Run": "fedtwin.runs",
     "SweepResult": "fedtwin.experiments.sweep",
@@ -29,11 +32,14 @@ _HOME = {
 }
 
 __all__ = [
+    "Callback",
     "Comparison",
     "Config",
     "FedtwinError",
     "FedtwinWarning",
     "Figure",
+    "OraclePolicy",
+    "Policy",
     "PowerPlan",
     "Result",
     "Run",
@@ -57,8 +63,9 @@ if TYPE_CHECKING:
     from fedtwin.figures.figure import Figure, figure
     from fedtwin.figures.runs import plot
     from fedtwin.formulas.power import PowerPlan, plan_power
+    from fedtwin.policies import OraclePolicy, Policy
     from fedtwin.runs import Run, open_run
-    from fedtwin.sim import Result, simulate
+    from fedtwin.sim import Callback, Result, simulate
 
 
 def __getattr__(name: str) -> Any:

@@ -11,7 +11,7 @@ from fedtwin.errors import FedtwinError, FedtwinWarning
 from fedtwin.experiments.compare import compare_folders
 from fedtwin.records import read_rounds, read_summary
 from fedtwin.records.checksums import SUMS_NAME, write_checked
-from fedtwin.records.folder import read_unfinished
+from fedtwin.records.reading import read_unfinished
 from fedtwin.sim import simulate
 from tests.conftest import run_cli
 

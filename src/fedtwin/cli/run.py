@@ -56,7 +56,7 @@ def run(
 ) -> None:
     """Simulate one run; with --out keep its records, with --trace all that every decision rests on."""
     from fedtwin.records.checksums import warn_if_changed
-    from fedtwin.records.folder import read_unfinished
+    from fedtwin.records.reading import read_unfinished
     from fedtwin.sim import resume, run_summary, simulate
 
     if resume_folder is not None:

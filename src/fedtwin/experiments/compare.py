@@ -22,7 +22,7 @@ from fedtwin.experiments.specs.schemes import chosen_schemes, label, scheme_conf
 from fedtwin.experiments.specs.sources import ConfigLike, config_of, folder_of
 from fedtwin.experiments.telling import Count, Say
 from fedtwin.records.checksums import write_checked
-from fedtwin.records.folder import json_bytes
+from fedtwin.records.files import json_bytes
 from fedtwin.registry import SCHEMES
 from fedtwin.runs import Run
 

@@ -11,7 +11,7 @@ import warnings
 from typing import TYPE_CHECKING
 
 from fedtwin.errors import FedtwinError, FedtwinWarning
-from fedtwin.usercode import code_digest
+from fedtwin.usercode import code_digest, only_here
 
 if TYPE_CHECKING:
     from fedtwin.learning.executors import Workload
@@ -23,9 +23,9 @@ _compared: set[tuple[object, ...]] = set()
 
 
 def require_the_same_elsewhere(workload: "Workload") -> None:
-    """Networks of a script or notebook itself (``__main__``) cannot be had in another process, and are not asked."""
+    """Networks that only this process has, those of a notebook, cannot be had in another one, and are not asked."""
     name = workload.learning.model
-    if ":" not in name or name.startswith("__main__") or not sys.executable:
+    if ":" not in name or only_here(name) or not sys.executable:
         return
     key = (name, code_digest("learning.model", name, workload.code_folder), workload.image_shape, workload.classes)
     if key in _compared:

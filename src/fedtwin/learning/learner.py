@@ -99,6 +99,10 @@ class Learner:
     def model(self) -> Weights:
         return self._executor.host(self._model)
 
+    def weights(self) -> dict[str, np.ndarray]:
+        """The model as named arrays, for its user to keep."""
+        return {name: np.array(tensor) for name, tensor in self.layout.unpack(self.model).items()}
+
     def downloaded(self, device: int, round_: int) -> None:
         """The device holds the newest model; its training can begin."""
         if self.replaying:

@@ -4,44 +4,39 @@ records; when it ends, the parts become one file of the same name. ``summary.jso
 Parts are cut by the number of rows alone, so a resumed run, which replays its schedule, writes the same parts again.
 """
 
-import json
 import shutil
 import time
 from collections.abc import Callable, Mapping
 from functools import wraps
 from pathlib import Path
-from typing import Any, Concatenate, ParamSpec, get_type_hints
+from typing import Any, Concatenate, ParamSpec
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 
 from fedtwin import __version__
-from fedtwin.config import HASH_FORMAT, CodeConfig, Config, config_hash, load_config, to_toml
+from fedtwin.config import HASH_FORMAT, Config
 from fedtwin.errors import FedtwinError
-from fedtwin.records.checksums import require_as_written, write_checked
+from fedtwin.records.arrays import table_of
+from fedtwin.records.files import (
+    DEVICES_NAME,
+    EVALUATIONS_NAME,
+    LOCK_NAME,
+    REFUSALS_NAME,
+    ROUNDS_NAME,
+    START_NAME,
+    UNFINISHED_NAME,
+    make_new_folder,
+    write_config,
+    write_json,
+    write_summary,
+    write_table,
+)
 from fedtwin.records.lock import Lock
 from fedtwin.records.schema import EVALUATIONS, REFUSALS, Row, rounds_schema, to_table
-from fedtwin.records.summary import Summary
 from fedtwin.records.writing import reason_of, telling_of_failed_writes
-from fedtwin.usercode import keep_sources
 
-ROUNDS_NAME, CONFIG_NAME, SUMMARY_NAME, DEVICES_NAME, START_NAME, FLEET_NAME, EVALUATIONS_NAME, REFUSALS_NAME, CODE_NAME = (
-    "rounds.parquet",
-    "config.toml",
-    "summary.json",
-    "devices.parquet",
-    "start.parquet",
-    "fleet.csv",
-    "evaluations.parquet",
-    "refusals.parquet",
-    "code",
-)
-BESIDE_A_SUMMARY = (
-    *(CONFIG_NAME, FLEET_NAME, DEVICES_NAME, START_NAME, ROUNDS_NAME, EVALUATIONS_NAME, REFUSALS_NAME),
-    *("model.safetensors", "tasks.parquet"),
-)
-OF_TRAINING = ("test_loss", "test_accuracy", "refusals")
-UNFINISHED_NAME, LOCK_NAME, OLD_PARTS, WHOLE = "unfinished.json", ".lock", ".rounds.parts", ".rounds.parquet"
+OLD_PARTS, WHOLE = ".rounds.parts", ".rounds.parquet"
 ROWS_PER_PART = 10_000
 REPETITIVE = ["arrived", "device", "samples", "staleness", "decline_reason"]
 VALUES_PER_PART = 3_000_000
@@ -169,7 +164,8 @@ class RunFolder:
         parts, whole = self.path / ROUNDS_NAME, self.path / WHOLE
         with pq.ParquetWriter(whole, self._schema, use_dictionary=REPETITIVE) as writer:  # type: ignore[arg-type]
             for part in sorted(parts.glob("part-*.parquet"))[: self._parts + bool(self._rows)]:
-                writer.write_table(pq.read_table(part))
+                with pq.ParquetFile(part) as file:  # pq.read_table would import pandas
+                    writer.write_table(file.read())
         parts.rename(old)
         whole.rename(parts)
 
@@ -191,106 +187,7 @@ def rows_of_a_full_part(config: Config, *, trace: bool) -> int:
     return max(1, min(ROWS_PER_PART, VALUES_PER_PART // config.fleet.devices)) if trace else ROWS_PER_PART
 
 
-def write_config(folder: Path, config: Config) -> None:
-    """The settings of a run, with the fleet and the code they name beside them; reading them back there gives the same run."""
-    if config.fleet.file is not None:
-        shutil.copyfile(config.fleet.file, folder / FLEET_NAME)
-        config = config.model_copy(update={"fleet": config.fleet.model_copy(update={"file": FLEET_NAME})})
-    if config.learning is not None and config.learning.dataset.endswith(".npz"):
-        dataset = str(Path(config.learning.dataset).resolve())
-        config = config.model_copy(update={"learning": config.learning.model_copy(update={"dataset": dataset})})
-    kept = keep_sources(config.own_code.values(), config.code.folder, folder / CODE_NAME)
-    config = config.model_copy(update={"code": CodeConfig(folder=CODE_NAME if kept else None)})
-    (folder / CONFIG_NAME).write_text(to_toml(config), encoding="utf-8")
-
-
-def table_of(rows: list[Any], schema: pa.Schema) -> pa.Table:
-    columns = list(zip(*rows, strict=True)) or [()] * len(schema)
-    arrays = [pa.array(column, type=kind.type) for column, kind in zip(columns, schema, strict=True)]
-    return pa.Table.from_arrays(arrays, schema=schema)
-
-
-def write_table(table: pa.Table, path: Path, *, quick: bool = False) -> None:
-    """Whole or not at all; ``quick`` for what is written again at the end."""
-    unfinished = path.with_name(f".{path.name}")
-    if quick:
-        pq.write_table(table, unfinished, compression="none", use_dictionary=False, write_statistics=False)
-    else:
-        pq.write_table(table, unfinished)
-    unfinished.rename(path)
-
-
-def read_unfinished(path: Path) -> tuple[Config, bool]:
-    """The configuration of an unfinished run, and whether it is traced; anything else in the folder is an error."""
-    if (path / SUMMARY_NAME).exists():
-        raise FedtwinError(f"--resume {str(path)!r}: this run is finished, there is nothing to resume.")
-    try:
-        mark = json.loads((path / UNFINISHED_NAME).read_text(encoding="utf-8"))
-        begun, known_hash, trace = (mark[name] for name in ("package_version", "config_hash", "trace"))
-    except (OSError, ValueError, LookupError, TypeError):
-        raise FedtwinError(f"--resume {str(path)!r} is not the folder of an unfinished run.") from None
-    config = load_config(path / CONFIG_NAME)
-    if mark.get("hash_format") != HASH_FORMAT:
-        raise FedtwinError(f"--resume {str(path)!r}: an older fedtwin began this run and named it otherwise: run it anew.")
-    if known_hash != config_hash(config):
-        raise FedtwinError(f"--resume {str(path)!r}: config.toml, or a file or code it names, has changed since the run began.")
-    if begun != __version__:
-        raise FedtwinError(f"--resume {str(path)!r}: the run was begun by fedtwin {begun}, and this is {__version__}.")
-    return config, bool(trace)
-
-
 def clear_rounds(path: Path) -> None:
     """The rounds that an unfinished run has written are gone; it will write them again."""
     for part in (path / ROUNDS_NAME).glob("*.parquet"):
         part.unlink()
-
-
-def make_new_folder(path: Path) -> None:
-    """Creates the folder; one that is there already, or cannot be made, is an error."""
-    try:
-        if path.exists():
-            raise FileExistsError
-        path.mkdir(parents=True)
-    except FileExistsError:
-        raise FedtwinError(
-            f"--out {str(path)!r} exists already: name a folder that does not, nothing is overwritten."
-        ) from None
-    except OSError as error:
-        raise FedtwinError(f"--out {str(path)!r} cannot be written: {error.strerror}.") from None
-
-
-def write_json(path: Path, data: Mapping[str, Any]) -> None:
-    """Whole or not at all."""
-    unfinished = path.with_name(f".{path.name}")
-    unfinished.write_bytes(json_bytes(data))
-    unfinished.rename(path)
-
-
-def write_summary(folder: Path, summary: Mapping[str, Any]) -> None:
-    """The last file of a finished run, with the checksums of all of them."""
-    code = (path.relative_to(folder).as_posix() for path in (folder / CODE_NAME).rglob("*.py"))
-    write_checked(folder, {SUMMARY_NAME: json_bytes(summary)}, [*BESIDE_A_SUMMARY, *code], fsync=False)
-
-
-def json_bytes(data: Mapping[str, Any]) -> bytes:
-    return (json.dumps(data, indent=2, allow_nan=False) + "\n").encode()
-
-
-def _is_summary(found: Any) -> bool:
-    """All that a summary must have, of the right types; a mean may be missing where there was nothing to take it of."""
-    hints = {name: kind for name, kind in get_type_hints(Summary).items() if name not in OF_TRAINING}
-    right = all(isinstance(found[name], kind if kind is not float else int | float) for name, kind in hints.items())
-    return right and isinstance(found["scheme"], str) and isinstance(found["seed"], int)
-
-
-def read_summary(path: Path) -> dict[str, Any]:
-    """The summary of a finished run folder, or one sentence about why there is none that can be believed."""
-    if (path / SUMMARY_NAME).is_file():
-        require_as_written(path, SUMMARY_NAME, CONFIG_NAME)
-    try:
-        summary: dict[str, Any] = json.loads((path / SUMMARY_NAME).read_text(encoding="utf-8"))
-        if not _is_summary(summary):
-            raise ValueError
-    except (OSError, ValueError, LookupError, RecursionError, AttributeError):
-        raise FedtwinError(f"{str(path)!r} is not the folder of a finished run: {SUMMARY_NAME} cannot be read.") from None
-    return summary

@@ -1,14 +1,27 @@
-"""What a run writes down: one row per decision, enough to re-derive every one of them. docs/records.md explains each column."""
+"""What a run writes down: one row per decision, enough to re-derive every one of them. docs/records.md explains each column.
 
-from typing import NamedTuple
+The columns are listed once, as the fields of ``Row`` and of the other tuples; Arrow's types, and the records that the compiled
+engine fills, follow from these.
+"""
+
+from collections.abc import Iterable
+from types import NoneType
+from typing import Any, NamedTuple, get_args, get_type_hints
 
 import pyarrow as pa
+
+from fedtwin.learning.aggregate import Refusal
+from fedtwin.learning.evaluation import Evaluation
+from fedtwin.records.arrays import table_of_columns
 
 SCHEMA_VERSION = 1
 
 
 class Row(NamedTuple):
-    """One decision. A decline costs nothing, so its times, energies and cost are null. The score is column ``index``."""
+    """One decision. A decline costs nothing, so its times, energies and cost are None. The score is column ``index``.
+
+    ``train_loss`` is had where a model is trained, what follows it where the run is traced.
+    """
 
     round: int
     clock_s: float
@@ -37,70 +50,67 @@ class Row(NamedTuple):
     scores: list[float] | None = None
 
 
-_ROUND_COLUMNS: list[tuple[str, pa.DataType]] = [
-    ("round", pa.int64()),
-    ("clock_s", pa.float64()),
-    ("arrived", pa.int64()),
-    ("device", pa.int64()),
-    ("gain", pa.float64()),
-    ("cpu_hz", pa.float64()),
-    ("samples", pa.int64()),
-    ("power_w", pa.float64()),
-    ("compute_s", pa.float64()),
-    ("upload_s", pa.float64()),
-    ("compute_j", pa.float64()),
-    ("upload_j", pa.float64()),
-    ("cost", pa.float64()),
-    ("index", pa.float64()),
-    ("queue", pa.float64()),
-    ("total_queue", pa.float64()),
-    ("staleness", pa.int64()),
-    ("declined", pa.bool_()),
-    ("time_ok", pa.bool_()),
-    ("energy_ok", pa.bool_()),
-    ("decline_reason", pa.string()),
-]
-_TRACE_COLUMNS: list[tuple[str, pa.DataType]] = [
-    ("available", pa.list_(pa.bool_())),
-    ("queues", pa.list_(pa.float64())),
-    ("indices", pa.list_(pa.float64())),
-]
-_LEARNING_COLUMNS: list[tuple[str, pa.DataType]] = [("train_loss", pa.float64())]
-_EVALUATION_COLUMNS: list[tuple[str, pa.DataType]] = [
-    ("round", pa.int64()),
-    ("clock_s", pa.float64()),
-    ("energy_j", pa.float64()),
-    ("test_loss", pa.float64()),
-    ("test_accuracy", pa.float64()),
-]
-_REFUSAL_COLUMNS: list[tuple[str, pa.DataType]] = [
-    ("round", pa.int64()),
-    ("clock_s", pa.float64()),
-    ("device", pa.int64()),
-    ("reason", pa.string()),
-]
-REFUSALS = pa.schema(_REFUSAL_COLUMNS)
-EVALUATIONS = pa.schema(_EVALUATION_COLUMNS)
-_FIELD_OF = {"index": "score", "indices": "scores"}
+class DeviceRow(NamedTuple):
+    """One device of the fleet; a column ``name`` follows where its owner named the devices."""
 
-_DEVICE_COLUMNS: list[tuple[str, pa.DataType]] = [
-    ("device", pa.int64()),
-    ("distance_m", pa.float64()),
-    ("path_gain", pa.float64()),
-    ("cpu_hz_mean", pa.float64()),
-    ("samples", pa.int64()),
-    ("tie_rank", pa.int64()),
-]
-DEVICES = pa.schema(_DEVICE_COLUMNS)
+    device: int
+    distance_m: float
+    path_gain: float
+    cpu_hz_mean: float
+    samples: int
+    tie_rank: int
+
+
+class Column(NamedTuple):
+    """One column: its name on disk, the field of the row it comes from, the kind of its values, and whether some are None."""
+
+    name: str
+    field: str
+    kind: Any
+    nullable: bool
+
+
+ARROW: dict[Any, pa.DataType] = {
+    int: pa.int64(),
+    float: pa.float64(),
+    bool: pa.bool_(),
+    str: pa.string(),
+    list[bool]: pa.list_(pa.bool_()),
+    list[float]: pa.list_(pa.float64()),
+}
+_NAME_OF = {"score": "index", "scores": "indices"}
+
+
+def columns_of(row: type[Any]) -> tuple[Column, ...]:
+    """The columns that hold rows of a kind, in their order."""
+    found = []
+    for field, hint in get_type_hints(row).items():
+        kinds = [kind for kind in get_args(hint) if kind is not NoneType] if NoneType in get_args(hint) else [hint]
+        found.append(Column(_NAME_OF.get(field, field), field, kinds[0], NoneType in get_args(hint)))
+    return tuple(found)
+
+
+def _schema_of(columns: Iterable[Column]) -> pa.Schema:
+    return pa.schema([(column.name, ARROW[column.kind]) for column in columns])
+
+
+COLUMNS = columns_of(Row)
+ROUND_COLUMNS = tuple(column for column in COLUMNS if column.field not in Row._field_defaults)
+"""The columns of every run."""
+LEARNING_COLUMNS = tuple(column for column in COLUMNS if column.field == "train_loss")
+TRACE_COLUMNS = tuple(column for column in COLUMNS if column not in (*ROUND_COLUMNS, *LEARNING_COLUMNS))
+EVALUATIONS = _schema_of(columns_of(Evaluation))
+REFUSALS = _schema_of(columns_of(Refusal))
+DEVICES = _schema_of(columns_of(DeviceRow))
+_FIELD_OF = {column.name: column.field for column in COLUMNS}
 
 
 def rounds_schema(*, trace: bool, learning: bool) -> pa.Schema:
     """The columns of a run: ``train_loss`` where a model is trained, lists over all devices where it is traced."""
-    return pa.schema(_ROUND_COLUMNS + (_LEARNING_COLUMNS if learning else []) + (_TRACE_COLUMNS if trace else []))
+    return _schema_of((*ROUND_COLUMNS, *(LEARNING_COLUMNS if learning else ()), *(TRACE_COLUMNS if trace else ())))
 
 
 def to_table(rows: list[Row], schema: pa.Schema) -> pa.Table:
     """Rows as an Arrow table of the given columns."""
     columns = dict(zip(Row._fields, zip(*rows, strict=True), strict=True)) if rows else {}
-    arrays = [pa.array(columns.get(_FIELD_OF.get(field.name, field.name), ()), type=field.type) for field in schema]
-    return pa.Table.from_arrays(arrays, schema=schema)
+    return table_of_columns([columns.get(_FIELD_OF[field.name], ()) for field in schema], schema)

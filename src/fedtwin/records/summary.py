@@ -43,8 +43,12 @@ class Summary:
 
 @dataclass
 class Tally:
-    """Sums over the rows so far, in the order they come."""
+    """Sums over the rows so far, in the order they come; ``sampled`` counts the points of a series that have been reached.
 
+    The compiled engine has the same fields in its state.
+    """
+
+    sampled: int = 0
     cost_sum: float = 0.0
     time_sum_s: float = 0.0
     energy_sum_j: float = 0.0
@@ -55,27 +59,18 @@ class Tally:
     rounds_with_a_selection: int = 0
     time_violations: int = 0
     energy_violations: int = 0
-    _arrival_round: int = 0
-    _selection_round: int = 0
+    arrival_round: int = 0
+    selection_round: int = 0
 
     def add(self, row: Row, charged_s: float) -> None:
         """``charged_s`` is the latency the row is charged: its own, or the slowest of a synchronous round."""
-        if row.staleness is not None and row.round != self._arrival_round:
-            self._arrival_round = row.round
-            self.arrivals += 1
-            self.staleness_sum += row.staleness
+        if row.staleness is not None:
+            tally_arrival(self, row.round, row.staleness)
         if row.declined or row.cost is None or row.compute_j is None or row.upload_j is None:
-            self.declines += 1
-            return
-        self.selections += 1
-        if row.round != self._selection_round:
-            self._selection_round = row.round
-            self.rounds_with_a_selection += 1
-        self.cost_sum += row.cost
-        self.time_sum_s += charged_s
-        self.energy_sum_j += row.compute_j + row.upload_j
-        self.time_violations += not row.time_ok
-        self.energy_violations += not row.energy_ok
+            tally_decline(self)
+        else:
+            energy_j = row.compute_j + row.upload_j
+            tally_selection(self, row.round, row.cost, charged_s, energy_j, row.time_ok, row.energy_ok)
 
     @property
     def mean_cost(self) -> float | None:
@@ -119,3 +114,32 @@ def run_summary(config: Config, summary: Summary, identity: Identity) -> dict[st
         "schema_version": SCHEMA_VERSION,
         **{CODE_COLUMNS[setting]: digest for setting, digest in identity.code.items()},
     }
+
+
+def tally_arrival(tally: Any, round_: int, staleness: int) -> None:
+    """An upload opened a round: its staleness counts once, however many devices are asked in the round.
+
+    This and the next two are compiled as well: a tally is whatever has the fields of one.
+    """
+    if round_ != tally.arrival_round:
+        tally.arrival_round = round_
+        tally.arrivals += 1
+        tally.staleness_sum += staleness
+
+
+def tally_decline(tally: Any) -> None:
+    tally.declines += 1
+
+
+def tally_selection(
+    tally: Any, round_: int, cost: float, charged_s: float, energy_j: float, time_ok: bool, energy_ok: bool
+) -> None:
+    tally.selections += 1
+    if round_ != tally.selection_round:
+        tally.selection_round = round_
+        tally.rounds_with_a_selection += 1
+    tally.cost_sum = tally.cost_sum + cost
+    tally.time_sum_s = tally.time_sum_s + charged_s
+    tally.energy_sum_j = tally.energy_sum_j + energy_j
+    tally.time_violations += not time_ok
+    tally.energy_violations += not energy_ok

@@ -8,7 +8,8 @@ import pyarrow.parquet as pq
 
 from fedtwin.errors import FedtwinError
 from fedtwin.records.checksums import names_written, require_as_written
-from fedtwin.records.folder import OLD_PARTS, ROUNDS_NAME, SUMMARY_NAME
+from fedtwin.records.files import ROUNDS_NAME, SUMMARY_NAME
+from fedtwin.records.folder import OLD_PARTS
 
 TRIES = 5
 Columns = Sequence[str] | None

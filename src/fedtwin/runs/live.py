@@ -12,7 +12,8 @@ from fedtwin.live.run.ledger import LEDGER_NAME
 from fedtwin.live.run.live_run import MODELS
 from fedtwin.live.run.tables import summary_of, tables_of
 from fedtwin.records import DEVICES, EVALUATIONS, REFUSALS, read_rounds, read_summary, rounds_schema, to_table
-from fedtwin.records.folder import DEVICES_NAME, EVALUATIONS_NAME, REFUSALS_NAME, ROUNDS_NAME, START_NAME, table_of
+from fedtwin.records.arrays import table_of
+from fedtwin.records.files import DEVICES_NAME, EVALUATIONS_NAME, REFUSALS_NAME, ROUNDS_NAME, START_NAME
 from fedtwin.records.tables import read_table, require_columns
 from fedtwin.records.tasks import TASKS, TASKS_NAME
 from fedtwin.runs.following import News

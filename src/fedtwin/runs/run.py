@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from fedtwin.config import Config, load_config
 from fedtwin.errors import FedtwinError
 from fedtwin.records.checksums import names_written, require_as_written
-from fedtwin.records.folder import CONFIG_NAME, ROUNDS_NAME, SUMMARY_NAME, UNFINISHED_NAME
+from fedtwin.records.files import CONFIG_NAME, ROUNDS_NAME, SUMMARY_NAME, UNFINISHED_NAME
 from fedtwin.runs.following import News, follow
 from fedtwin.twin import Twin
 

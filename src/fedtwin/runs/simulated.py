@@ -9,15 +9,8 @@ import pyarrow as pa
 
 from fedtwin.errors import FedtwinError
 from fedtwin.records import DEVICES, EVALUATIONS, REFUSALS, read_rounds, read_summary, rounds_schema
-from fedtwin.records.folder import (
-    DEVICES_NAME,
-    EVALUATIONS_NAME,
-    REFUSALS_NAME,
-    ROUNDS_NAME,
-    START_NAME,
-    UNFINISHED_NAME,
-    rows_of_a_full_part,
-)
+from fedtwin.records.files import DEVICES_NAME, EVALUATIONS_NAME, REFUSALS_NAME, ROUNDS_NAME, START_NAME, UNFINISHED_NAME
+from fedtwin.records.folder import rows_of_a_full_part
 from fedtwin.records.tables import read_table, require_columns
 from fedtwin.records.tasks import TASKS
 from fedtwin.runs.following import News

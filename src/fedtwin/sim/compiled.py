@@ -1,7 +1,5 @@
 """Which engine runs a configuration, and the run by the compiled one."""
 
-from collections.abc import Callable, Sequence
-from pathlib import Path
 from typing import Literal
 
 import pyarrow as pa
@@ -14,9 +12,13 @@ from fedtwin.policies import policy_of, power_rule
 from fedtwin.records import RunFolder
 from fedtwin.records.folder import ROWS_PER_PART
 from fedtwin.records.summary import run_summary
+from fedtwin.sim.callbacks import Listeners
 from fedtwin.sim.fast.compile import obstacle_to_compiling, seconds_to_compile
+from fedtwin.sim.fast.layout import Records
 from fedtwin.sim.fast.run import Sink, play
-from fedtwin.sim.result import Result, Series, devices_table
+from fedtwin.sim.fast.tables import to_arrow, to_rows
+from fedtwin.sim.result import Result, devices_table
+from fedtwin.sim.wanted import Wanted
 from fedtwin.world.fleet import fleet_columns
 
 EngineName = Literal["readable", "compiled"]
@@ -55,39 +57,56 @@ def _obstacle(config: Config, *, trace: bool) -> str | None:
     return "a [learning] section" if config.learning is not None else None
 
 
-class _FolderSink(Sink):
-    def __init__(self, folder: RunFolder) -> None:
-        self.start, self.part, self.partial = folder.write_start_table, folder.add_part, folder.save_part  # type: ignore[method-assign]
+class _Records(Sink):
+    """Rows go to the folder or stay in memory, as far as they are kept, and to whoever listens."""
+
+    def __init__(self, folder: RunFolder | None, listeners: Listeners, *, in_memory: bool) -> None:
+        self._folder = folder if folder is not None and folder.rows_per_part else None
+        self._tables: list[pa.Table] | None = [] if folder is None and in_memory else None
+        self._listeners = listeners if listeners.of_rounds else None
+        self.wants_rows = any(to is not None for to in (self._folder, self._tables, self._listeners))
+
+    def start(self, rows: Records) -> None:
+        if self._folder is not None:
+            self._folder.write_start_table(to_arrow(rows))
+
+    def part(self, rows: Records) -> None:
+        if self._folder is not None:
+            self._folder.add_part(to_arrow(rows))
+        elif self._tables is not None:
+            self._tables.append(to_arrow(rows))
+
+    def partial(self, rows: Records) -> None:
+        if self._folder is not None:
+            self._folder.save_part(to_arrow(rows))
+
+    def fresh(self, rows: Records) -> None:
+        if self._listeners is not None:
+            for row in to_rows(rows):
+                self._listeners.tell_row(row)
+
+    def table(self) -> pa.Table | None:
+        return pa.concat_tables(self._tables) if self._tables is not None else None
 
 
-class _TableSink(Sink):
-    def __init__(self) -> None:
-        self.tables: list[pa.Table] = []
-
-    def part(self, table: pa.Table) -> None:
-        self.tables.append(table)
-
-
-def run_compiled(
-    config: Config,
-    out: Path | None,
-    *,
-    resume: bool,
-    records: bool,
-    checkpoints: Sequence[int],
-    progress: Callable[[int], None] | None,
-) -> Result:
+def run_compiled(config: Config, wanted: Wanted, *, resume: bool) -> Result:
     """The same result as the readable engine's; a resumed run is played again from the start, which is quick."""
-    identity = identity_of(config)
+    identity, out = identity_of(config), wanted.out
     fleet = fleet_columns(config)
     tie_ranks = ranks(config.run.seed, Purpose.TIES, len(fleet.samples))
     devices = devices_table(fleet, tie_ranks)
     folder = RunFolder(out, config, devices, name=identity.hash, trace=False, resume=resume) if out is not None else None
+    records = _Records(folder, wanted.listeners, in_memory=wanted.records)
     try:
-        kept = _TableSink() if folder is None and records else None
-        sink = _FolderSink(folder) if folder is not None and folder.rows_per_part else kept
-        rows = folder.rows_per_part if folder is not None else ROWS_PER_PART
-        played = play(config, fleet, tie_ranks, checkpoints=checkpoints, rows_per_part=rows, sink=sink, progress=progress)
+        played = play(
+            config,
+            fleet,
+            tie_ranks,
+            checkpoints=wanted.checkpoints,
+            rows_per_part=(folder.rows_per_part if folder is not None else 0) or ROWS_PER_PART,
+            sink=records if records.wants_rows else None,
+            progress=wanted.progress,
+        )
         summary = played.tally.summary(
             virtual_time_s=played.clock_s,
             rounds=played.rounds,
@@ -99,7 +118,4 @@ def run_compiled(
     finally:
         if folder is not None:
             folder.release()
-    curve = played.curve
-    series = Series(curve["round"].tolist(), curve["mean_cost"].tolist(), curve["total_queue"].tolist())
-    table = pa.concat_tables(kept.tables) if kept is not None else None
-    return Result(config, summary, devices, series, [], out, identity, table)
+    return Result(config, summary, devices, played.series, [], out, identity, _rounds=records.table())

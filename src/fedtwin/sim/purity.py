@@ -22,8 +22,12 @@ class Purity:
             self.require()
 
     def require(self) -> None:
-        if self._digest is not None and code_digest("policy.name", self._name, self._folder) != self._digest:
+        if self._digest is not None and self._digest_now() != self._digest:
             raise FedtwinError(
                 f"policy.name = {self._name!r} changes something of its own while it runs (a global, a closure, an attribute), "
                 "so its decisions depend on what ran before: a score may look at its arguments only."
             )
+
+    def _digest_now(self) -> str:
+        """Of the code as it was loaded: its file may be edited meanwhile."""
+        return code_digest("policy.name", self._name, self._folder, running=True)

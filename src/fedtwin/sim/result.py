@@ -2,30 +2,37 @@
 
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
 from fedtwin.config import Config, Identity
+from fedtwin.errors import FedtwinError
 from fedtwin.learning.evaluation import Evaluation
-from fedtwin.records import DEVICES, Summary, read_rounds
+from fedtwin.records import DEVICES, EVALUATIONS, Summary, read_rounds
+from fedtwin.records.arrays import array_of, table_of, table_of_columns
+from fedtwin.sim.series import Series
 from fedtwin.world.fleet import FleetColumns
 
+if TYPE_CHECKING:
+    import pandas as pd
 
-@dataclass
-class Series:
-    """Cumulative mean cost and total queue as they stood at chosen rounds."""
-
-    rounds: list[int] = field(default_factory=list)
-    mean_cost: list[float] = field(default_factory=list)
-    total_queue: list[float] = field(default_factory=list)
+CODE_COLUMNS = {"policy.name": "policy_code", "learning.model": "model_code"}
+"""Where the digests of the user's own code stand in a summary, by the settings that name it."""
 
 
 @dataclass(frozen=True)
 class Result:
-    """One finished run. ``rounds`` is an Arrow table, read from the run folder if there is one."""
+    """One finished run.
+
+    ``config``: the configuration it ran with. ``summary``: its means, of which ``summary.as_dict()`` is a dictionary.
+    ``devices``: the fleet as an Arrow table. ``series``: mean cost and total queue at the rounds asked for by ``checkpoints``.
+    ``evaluations``: the model on the test set, empty where none is trained. ``folder``: where its records are, if they were
+    written. ``identity``: the hash that names the configuration, and the digests of the user's code in it. ``weights``: the
+    trained model as NumPy arrays by the names of its tensors, empty where none is trained.
+    """
 
     config: Config
     summary: Summary
@@ -34,25 +41,33 @@ class Result:
     evaluations: list[Evaluation]
     folder: Path | None
     identity: Identity
-    _rounds: pa.Table | None
+    weights: dict[str, NDArray[Any]] = field(default_factory=dict)
+    _rounds: pa.Table | None = None
 
     @property
     def rounds(self) -> pa.Table:
+        """One row per decision, as an Arrow table (docs/records.md); read from the run's folder if there is one."""
         if self.folder is not None:
             return read_rounds(self.folder)
         if self._rounds is None:
             raise ValueError("this run kept no records: call simulate(config, records=True)")
         return self._rounds
 
-    def to_pandas(self) -> Any:
-        """The rounds as a pandas DataFrame (needs pandas)."""
-        return self.rounds.to_pandas()
+    def to_pandas(self, table: Literal["rounds", "devices", "evaluations"] = "rounds") -> "pd.DataFrame":
+        """The rounds, the devices or the evaluations as a pandas DataFrame (needs pandas)."""
+        tables = {"rounds": lambda: self.rounds, "devices": lambda: self.devices, "evaluations": self._evaluations}
+        if table not in tables:
+            raise FedtwinError(f"table = {table!r} is unknown: choose one of {', '.join(tables)}.")
+        try:
+            return tables[table]().to_pandas()
+        except ImportError as error:
+            raise FedtwinError(f"to_pandas() needs pandas ({error}): pip install pandas.") from None
+
+    def _evaluations(self) -> pa.Table:
+        return table_of(self.evaluations, EVALUATIONS)
 
 
 def devices_table(fleet: FleetColumns, tie_ranks: NDArray[np.int64]) -> pa.Table:
     """The fleet as it is written to ``devices.parquet``; ``name`` only where the devices have names."""
-    columns = [np.arange(len(tie_ranks)), *fleet.numbers, tie_ranks]
-    table = pa.Table.from_arrays(
-        [pa.array(column, type=kind.type) for column, kind in zip(columns, DEVICES, strict=True)], schema=DEVICES
-    )
-    return table if fleet.names is None else table.append_column("name", pa.array(fleet.names, type=pa.string()))
+    table = table_of_columns([np.arange(len(tie_ranks)), *fleet.numbers, tie_ranks], DEVICES)
+    return table if fleet.names is None else table.append_column("name", array_of(fleet.names, pa.string()))

@@ -3,6 +3,7 @@
 from fedtwin.usercode.digest import code_digest, source_digest
 from fedtwin.usercode.keeping import keep_sources
 from fedtwin.usercode.loading import forget_changed_code, is_in, load_object
+from fedtwin.usercode.objects import name_of_object, only_here, sentence_of_only_here
 from fedtwin.usercode.source import code_of_function, is_ours, sentence_of_error
 
 __all__ = [
@@ -13,6 +14,9 @@ __all__ = [
     "is_ours",
     "keep_sources",
     "load_object",
+    "name_of_object",
+    "only_here",
     "sentence_of_error",
+    "sentence_of_only_here",
     "source_digest",
 ]

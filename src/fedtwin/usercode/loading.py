@@ -12,6 +12,7 @@ import importlib.machinery
 import importlib.util
 import sys
 from collections.abc import Mapping, Sequence
+from functools import lru_cache
 from pathlib import Path
 from types import CodeType, ModuleType
 from typing import Any
@@ -22,10 +23,24 @@ PREFIX = "_fedtwin_code_"
 INSTALLED = {"site-packages", "dist-packages"}
 FOLDERS: dict[str, Path] = {}
 """Folders by their private names."""
+MAIN = ("__main__", "__mp_main__")
+"""What a script calls itself, and what it is called in a worker process."""
+HELD_PREFIX = "object:"
+HELD: dict[str, Any] = {}
+"""Objects of this process that no module has, by the names they were given."""
+_first_seen: dict[int, tuple[Any, bytes]] = {}
+"""Sources by the specification of their module, of which a module that is loaded again has a new one; a script by itself."""
 
 
 def load_object(setting: str, name: str, folder: str | Path | None = None) -> Any:
     """The object that ``setting = "module:attribute"`` names, looked for in ``folder`` first."""
+    if name in HELD:
+        return HELD[name]
+    if name.startswith(HELD_PREFIX):
+        raise FedtwinError(
+            f"{setting} = {name!r} is an object of another process, which cannot be had here: define it at the top level of a "
+            "file, import it from there, and give that."
+        )
     try:
         module, attribute = module_of(name, folder), name.partition(":")[2]
         found: Any = module
@@ -43,11 +58,39 @@ def load_object(setting: str, name: str, folder: str | Path | None = None) -> An
 
 
 def module_of(name: str, folder: str | Path | None = None) -> ModuleType:
-    """The module of ``module:attribute``."""
+    """The module of ``module:attribute``. The script that is being run is not run again to find something in it."""
     module = name.partition(":")[0]
+    inside = module_file(Path(folder), module) if folder is not None else None
+    if module == main_name() and (inside is None or is_script(inside)):
+        return sys.modules["__main__"]
     if folder is not None and is_in(Path(folder), module):
         return importlib.import_module(f"{package_of(Path(folder))}.{module}")
     return importlib.import_module(module)
+
+
+def main_name() -> str | None:
+    """The name by which another process can import the script that is being run; None for a notebook, a prompt, a program."""
+    main = sys.modules.get("__main__")
+    file, spec = getattr(main, "__file__", None), getattr(main, "__spec__", None)
+    if not isinstance(file, str) or not file.endswith(".py"):
+        return None
+    name = spec.name if spec is not None else Path(file).stem
+    return name if _leads_to(name, file, tuple(sys.path)) else None
+
+
+@lru_cache(maxsize=64)
+def _leads_to(name: str, file: str, path: tuple[str, ...]) -> bool:  # noqa: ARG001
+    try:
+        spec = importlib.util.find_spec(name)
+    except (ImportError, ValueError, AttributeError):
+        return False
+    return spec is not None and spec.origin is not None and Path(spec.origin).resolve() == Path(file).resolve()
+
+
+def is_script(file: Path) -> bool:
+    """Whether a file is the script that is being run."""
+    main = getattr(sys.modules.get("__main__"), "__file__", None)
+    return isinstance(main, str) and file.resolve() == Path(main).resolve()
 
 
 def module_beside(importer: str, name: str) -> ModuleType:
@@ -95,14 +138,33 @@ def package_of(folder: Path) -> str:
 
 
 def own_name(module: str) -> str:
-    """The name a module has in its folder, wherever that is."""
+    """The name a module has in its folder, wherever that is; of a script the one it can be imported by."""
+    if module in MAIN:
+        return main_name() or "__main__"
     return module.partition(".")[2] if module.startswith(PREFIX) else module
 
 
 def loaded_source(module: ModuleType) -> bytes | None:
-    """The source that a module from a folder was made of."""
+    """The source that a module from a folder was made of; of a script, what was first seen: it may be edited while it runs."""
     loader = getattr(module, "__loader__", None)
-    return loader.source if isinstance(loader, _Loader) else None
+    if isinstance(loader, _Loader):
+        return loader.source
+    seen = _first_seen.get(id(_what_names(module))) if module.__name__ in MAIN else None
+    return seen[1] if seen is not None else None
+
+
+def see_source(module: ModuleType, file: Path) -> bytes:
+    """The source of a module that Python imported: what was on disk when it was first seen here."""
+    named = _what_names(module)
+    if id(named) not in _first_seen:
+        _first_seen[id(named)] = (named, file.read_bytes())
+    return _first_seen[id(named)][1]
+
+
+def _what_names(module: ModuleType) -> Any:
+    """Is another one after the module is loaded again."""
+    spec = getattr(module, "__spec__", None)
+    return spec if spec is not None else module
 
 
 def forget_changed_code(folder: str | Path) -> None:
@@ -115,6 +177,7 @@ def forget_changed_code(folder: str | Path) -> None:
 
 
 def _has_changed(module: ModuleType) -> bool:
+    """Of a module from a folder."""
     source = loaded_source(module)
     try:
         return source is not None and module.__file__ is not None and Path(module.__file__).read_bytes() != source

@@ -14,13 +14,21 @@ from functools import cache, lru_cache
 from importlib.machinery import PathFinder
 from pathlib import Path
 from types import ModuleType
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
-from fedtwin.usercode.loading import FOLDERS, PREFIX, is_in, loaded_source, module_file, own_name, package_of
+from fedtwin.usercode.loading import (
+    FOLDERS,
+    MAIN,
+    PREFIX,
+    is_in,
+    is_script,
+    loaded_source,
+    module_file,
+    own_name,
+    package_of,
+    see_source,
+)
 from fedtwin.usercode.source import is_ours
-
-_first_seen: dict[int, tuple[Any, bytes]] = {}
-"""Sources by the specification of their module, of which a module that is loaded again has a new one."""
 
 
 class Reached(NamedTuple):
@@ -82,15 +90,12 @@ def _parents(name: str) -> list[str]:
 def _source_of(name: str, file: Path, folder: Path | None) -> bytes:
     """What was loaded, as far as is known; of a module that Python imported, what was on disk when it was first seen."""
     module = sys.modules.get(f"{package_of(folder)}.{name}" if folder is not None else name)
-    source = loaded_source(module) if module is not None else None
-    if source is not None:
-        return source
-    spec = getattr(module, "__spec__", None)
-    if spec is None:
+    if module is None and is_script(file):
+        module = sys.modules["__main__"]
+    if module is None:
         return file.read_bytes()
-    if id(spec) not in _first_seen:
-        _first_seen[id(spec)] = (spec, file.read_bytes())
-    return _first_seen[id(spec)][1]
+    source = loaded_source(module)
+    return source if source is not None else see_source(module, file)
 
 
 @lru_cache(maxsize=1024)
@@ -204,5 +209,5 @@ def is_users(module: str) -> bool:
     if module.startswith(PREFIX):
         return True
     if not isinstance(file, str) or module.partition(".")[0] == "fedtwin":
-        return module == "__main__"
+        return module in MAIN
     return not _is_standard(Path(file)) and _distribution_of(module, Path(file)) is None

@@ -28,7 +28,8 @@ NOT_OF_A_CLASS = {"__module__", "__dict__", "__weakref__", "__doc__", "__firstli
 class ValueDigest:
     """Takes values in, and all that they are made of or reach by name; ``hexdigest`` names what was taken.
 
-    ``modules`` are those of the user's that functions and classes among them come from, ``functions`` the user's functions.
+    ``modules`` are those of the user's that functions and classes among them come from, ``functions`` the user's functions,
+    ``libraries`` all other modules that they use.
     """
 
     def __init__(self) -> None:
@@ -37,6 +38,7 @@ class ValueDigest:
         self._kept: list[Any] = []  # what is seen must not be freed: its id would be given to another
         self.modules: dict[str, None] = {}
         self.functions: list[FunctionType] = []
+        self.libraries: dict[str, None] = {}
 
     def hexdigest(self) -> str:
         return self._hash.hexdigest()
@@ -67,6 +69,7 @@ class ValueDigest:
                 self._add_class(value)
             case ModuleType():
                 self._say(own_name(value.__name__))
+                self.libraries[value.__name__] = None
             case MethodType():
                 self._all((value.__func__, value.__self__))
             case staticmethod() | classmethod():
@@ -145,12 +148,13 @@ class ValueDigest:
         self._say(own_name(str(function.__module__)), function.__qualname__)
         file = function.__code__.co_filename
         if not is_users_file(file):
+            self.libraries[str(function.__module__)] = None
             return
         self.modules[str(function.__module__)] = None
         self.functions.append(function)
         self._add_code(function.__code__)
         if file.startswith("<"):
-            self._say(function.__code__.co_code.hex())
+            self._say(*byte_code(function.__code__))
         self._all((function.__defaults__, function.__kwdefaults__, dict(function.__dict__)))
         for cell in function.__closure__ or ():
             try:
@@ -188,6 +192,8 @@ class ValueDigest:
                 if name not in NOT_OF_A_CLASS and not name.startswith("_abc_"):
                     self._say(name)
                     self.add(value)
+        else:
+            self.libraries[str(cls.__module__)] = None
 
     def _add_code(self, code: CodeType) -> None:
         """Names and constants only: byte code is of one Python version, and what it does stands in the source."""
@@ -204,6 +210,16 @@ class ValueDigest:
         for word in words:
             data = word.encode("utf-8", "backslashreplace")
             self._hash.update(len(data).to_bytes(8, "little") + data)
+
+
+def byte_code(code: CodeType) -> Iterator[str]:
+    """What code does, where there is no source that says it; with the functions inside it."""
+    yield code.co_code.hex()
+    if code.co_exceptiontable:
+        yield code.co_exceptiontable.hex()
+    for constant in code.co_consts:
+        if isinstance(constant, CodeType):
+            yield from byte_code(constant)
 
 
 def _alone(value: Any) -> str:

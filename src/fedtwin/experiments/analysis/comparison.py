@@ -13,7 +13,7 @@ from fedtwin.errors import FedtwinError, FedtwinWarning
 from fedtwin.experiments.analysis.metrics import chosen_metrics
 from fedtwin.experiments.analysis.statistics import PairedDifference, mean_interval, paired_difference
 from fedtwin.experiments.analysis.summaries import TO_ACCURACY, summary_columns
-from fedtwin.records.folder import OF_TRAINING
+from fedtwin.records.reading import OF_TRAINING
 
 MEANS = (
     "mean_cost",

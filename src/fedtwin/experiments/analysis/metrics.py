@@ -7,7 +7,7 @@ from typing import Any
 from fedtwin.errors import FedtwinError
 from fedtwin.experiments.analysis.summaries import COLUMNS, TO_ACCURACY
 from fedtwin.learning.evaluation import Evaluation
-from fedtwin.records.folder import OF_TRAINING
+from fedtwin.records.reading import OF_TRAINING
 
 
 def chosen_metrics(metrics: str | Sequence[str] | None, accuracy: float | None, *, trains: bool) -> tuple[str, ...]:

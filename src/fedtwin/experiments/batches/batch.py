@@ -28,7 +28,7 @@ from fedtwin.experiments.batches.job import (
 from fedtwin.experiments.batches.journal import Journal, open_journal, read_journal
 from fedtwin.experiments.batches.pools import require_no_worker
 from fedtwin.learning.notices import notices_of
-from fedtwin.records.folder import CODE_NAME
+from fedtwin.records.files import CODE_NAME
 from fedtwin.sim import impossible_min_mean_samples
 from fedtwin.usercode import keep_sources
 

@@ -15,7 +15,7 @@ from fedtwin.learning.local import Evaluated, Images, LocalTrainer, Trained, ini
 from fedtwin.learning.models import build_model
 from fedtwin.learning.partition import Indices
 from fedtwin.learning.trial import require_training_on_one, try_out
-from fedtwin.usercode import source_digest
+from fedtwin.usercode import only_here, sentence_of_only_here, source_digest
 
 
 class Executor(Protocol):
@@ -100,7 +100,7 @@ def make_executor(workload: Workload) -> Executor:
     name = learning.executor
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
     if name == "auto":
-        name = "serial" if cores == 1 or learning.model == "mlp" else "processes"
+        name = "serial" if cores == 1 or learning.model == "mlp" or only_here(learning.model) else "processes"
         if learning.device == "cuda":
             name = "cuda"
     if learning.device == "cpu" and name == "cuda":
@@ -112,6 +112,9 @@ def make_executor(workload: Workload) -> Executor:
 
         return CudaExecutor(workload)
     if name == "processes":
+        if only_here(learning.model):
+            why = "learning.executor = 'processes' builds it in other processes"
+            raise FedtwinError(sentence_of_only_here("learning.model", learning.model, why))
         from fedtwin.learning.executors.processes import ProcessExecutor
 
         return ProcessExecutor(workload, learning.workers or cores)

@@ -19,7 +19,7 @@ from fedtwin.live.run.events import Event
 from fedtwin.live.run.ledger import LEDGER_NAME, Ledger, cut_torn_line, read_events
 from fedtwin.live.run.model import LiveModel
 from fedtwin.live.wire.protocol import PROTOCOL_VERSION, Done, Failed
-from fedtwin.records.folder import CONFIG_NAME, LOCK_NAME, SUMMARY_NAME
+from fedtwin.records.files import CONFIG_NAME, LOCK_NAME, SUMMARY_NAME
 from fedtwin.records.lock import Lock
 
 MODELS = "models"

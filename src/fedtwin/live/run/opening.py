@@ -14,7 +14,7 @@ from fedtwin.live.run.ledger import LEDGER_NAME, Ledger
 from fedtwin.live.run.live_run import MODELS, LiveRun
 from fedtwin.live.run.model import model_path
 from fedtwin.live.wire.protocol import PROTOCOL_VERSION
-from fedtwin.records.folder import CONFIG_NAME, write_config
+from fedtwin.records.files import CONFIG_NAME, write_config
 
 
 def begin(folder: Path, config: Config, run: str, initial: bytes) -> LiveRun:

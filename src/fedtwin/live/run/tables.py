@@ -17,13 +17,13 @@ from fedtwin.live.run.live_run import MODELS
 from fedtwin.live.run.model import model_path
 from fedtwin.live.run.state import State
 from fedtwin.records import DEVICES, Summary, Tally, rounds_schema, to_table
-from fedtwin.records.folder import (
+from fedtwin.records.arrays import table_of
+from fedtwin.records.files import (
     DEVICES_NAME,
     EVALUATIONS_NAME,
     REFUSALS_NAME,
     ROUNDS_NAME,
     START_NAME,
-    table_of,
     write_summary,
     write_table,
 )

@@ -4,20 +4,19 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fedtwin.formulas.power import Plan
+from fedtwin.records.summary import tally_decline
 from fedtwin.sim.fast.choose import changed, choose, prefer_the_cheaper
 from fedtwin.sim.fast.flights import drop_first, lift
 from fedtwin.sim.fast.layout import NOBODY, Records, Rules, State
 from fedtwin.sim.fast.steps import (
+    charge,
     check_choice,
     draw_of,
+    hear_of_arrival,
     observe,
     plan_of_power_rule,
     rate,
-    sample,
     select,
-    tally_arrival,
-    tally_decline,
-    tally_selection,
     total_queue_now,
     view_of,
     write_row,
@@ -90,12 +89,11 @@ def play(state: State, rules: Rules, pause_at: int) -> bool:
             view = view_of(rules, known, device, run.round)
             score = rate(rules, known, view)
             write_row(run, rows[run.rows], rules, device, known.samples, draw, plan, plan.cost, score, view.queue, total_queue)
-        tally_arrival(run)
+        hear_of_arrival(run)
         known.gain = draw.gain
         known.free = False
         if plan.feasible:
-            tally_selection(run, rules, plan, plan.cost, plan.compute_s + plan.upload_s)
-            sample(run, curve, total_queue)
+            charge(run, curve, rules, plan, plan.cost, plan.compute_s + plan.upload_s, total_queue)
             select(run, known, rules, run.round)
             if rules.learn_on_selection:
                 observe(known, plan.cost)

@@ -1,5 +1,6 @@
 """The state of a run as arrays: one record per device, one per upload on its way, one for the run, columns for the rows."""
 
+import dataclasses
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -7,6 +8,10 @@ from numpy.typing import NDArray
 
 from fedtwin.formulas.terms import Terms
 from fedtwin.policies.base import Knobs
+from fedtwin.records.arrays import DTYPES
+from fedtwin.records.schema import ARROW, ROUND_COLUMNS
+from fedtwin.records.summary import Tally
+from fedtwin.sim.series import Point
 
 Records = Any  # arrays of the records below; field access is what NumPy's types cannot say
 Leaves = NDArray[np.int32]
@@ -81,19 +86,7 @@ RUN = np.dtype(
         ("staleness", np.int64),
         ("slowest_s", np.float64),
         ("rows", np.int64),
-        ("sampled", np.int64),
-        ("cost_sum", np.float64),
-        ("time_sum_s", np.float64),
-        ("energy_sum_j", np.float64),
-        ("selections", np.int64),
-        ("declines", np.int64),
-        ("staleness_sum", np.int64),
-        ("arrivals", np.int64),
-        ("rounds_with_a_selection", np.int64),
-        ("time_violations", np.int64),
-        ("energy_violations", np.int64),
-        ("arrival_round", np.int64),
-        ("selection_round", np.int64),
+        *((sum_.name, DTYPES[ARROW[sum_.type]]) for sum_ in dataclasses.fields(Tally)),
         ("asking", np.bool_),
         ("waiting", np.bool_),
         ("closing", np.bool_),
@@ -106,26 +99,18 @@ RUN = np.dtype(
 )
 
 
-ROW = np.dtype(
-    [
-        *(
-            (name, np.float64)
-            for name in ("clock_s", "gain", "cpu_hz", "power_w", "compute_s", "upload_s", "compute_j", "upload_j")
-        ),
-        *((name, np.float64) for name in ("cost", "score", "queue", "total_queue")),
-        *((name, np.int64) for name in ("round", "arrived", "device", "samples", "staleness")),
-        *((name, np.bool_) for name in ("declined", "time_ok", "energy_ok")),
-        ("reason", np.int8),
-    ],
-    align=True,
-)
-"""One row of the records; −1 stands for null in ``arrived`` and ``staleness``."""
+def _fields(kind: type) -> list[tuple[str, Any]]:
+    return [(column.field, DTYPES[ARROW[kind]]) for column in ROUND_COLUMNS if column.kind is kind]
+
+
+ROW = np.dtype([*_fields(float), *_fields(int), *_fields(bool), ("reason", np.int8)], align=True)
+"""One row of the records, its reason as a number; −1 stands for None in a whole number."""
 
 NODE = np.dtype([("until", np.int64), ("best", np.int32)], align=True)
 """An inner node of the tournament: the best below it, and the round until which that is certain. Node 0 counts the work."""
 
-POINT = np.dtype([("round", np.int64), ("mean_cost", np.float64), ("total_queue", np.float64)], align=True)
-"""A round at which the series is sampled, and what was found there."""
+POINT = np.dtype([(part.name, DTYPES[ARROW[part.type]]) for part in dataclasses.fields(Point)], align=True)
+"""A point of the series."""
 
 
 class Rules(NamedTuple):

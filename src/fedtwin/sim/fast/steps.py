@@ -6,7 +6,9 @@ from fedtwin.formulas.cost import within
 from fedtwin.formulas.power import Plan
 from fedtwin.formulas.terms import Terms
 from fedtwin.policies.base import Knobs, View, as_if_told, last_if_nan
+from fedtwin.records.summary import tally_arrival, tally_selection
 from fedtwin.sim.fast.layout import Records, Rules
+from fedtwin.sim.series import sample
 from fedtwin.twin.state import mean_cost, queue_after_selection, queue_at, sum_of_queues
 from fedtwin.world.world import Draw, draw_round
 
@@ -117,36 +119,17 @@ def observe(known: Records, cost: float) -> None:
     known.cost_sum = known.cost_sum + cost
 
 
-def tally_decline(run: Records) -> None:
-    run.declines += 1
+def hear_of_arrival(run: Records) -> None:
+    if run.staleness >= 0:
+        tally_arrival(run, run.round, run.staleness)
 
 
-def tally_arrival(run: Records) -> None:
-    if run.staleness >= 0 and run.round != run.arrival_round:
-        run.arrival_round = run.round
-        run.arrivals += 1
-        run.staleness_sum += run.staleness
-
-
-def tally_selection(run: Records, rules: Rules, plan: Plan, cost: float, charged_s: float) -> None:
-    terms = rules.terms
-    run.selections += 1
-    if run.round != run.selection_round:
-        run.selection_round = run.round
-        run.rounds_with_a_selection += 1
-    run.cost_sum = run.cost_sum + cost
-    run.time_sum_s = run.time_sum_s + charged_s
-    run.energy_sum_j = run.energy_sum_j + (plan.compute_j + plan.upload_j)
-    run.time_violations += not within(plan.compute_s + plan.upload_s, terms.max_time_s)
-    run.energy_violations += not within(plan.compute_j + plan.upload_j, terms.max_energy_j)
-
-
-def sample(run: Records, curve: Records, total_queue: float) -> None:
-    """The series at every round that was asked for and has now been reached."""
-    while run.sampled < len(curve) and run.round >= curve[run.sampled].round:
-        curve[run.sampled].mean_cost = run.cost_sum / run.selections
-        curve[run.sampled].total_queue = total_queue
-        run.sampled += 1
+def charge(run: Records, curve: Records, rules: Rules, plan: Plan, cost: float, charged_s: float, total_queue: float) -> None:
+    """A selection goes into the sums, and into the series where a point is reached."""
+    time_ok = within(plan.compute_s + plan.upload_s, rules.terms.max_time_s)
+    energy_ok = within(plan.compute_j + plan.upload_j, rules.terms.max_energy_j)
+    tally_selection(run, run.round, cost, charged_s, plan.compute_j + plan.upload_j, time_ok, energy_ok)
+    sample(run, curve, run.round, total_queue)
 
 
 def write_row(

@@ -5,18 +5,17 @@ from numpy.typing import NDArray
 
 from fedtwin.formulas.cost import cost
 from fedtwin.formulas.power import NOTHING_BINDS, Plan
+from fedtwin.records.summary import tally_decline
 from fedtwin.sim.fast.choose import changed, choose, prefer_the_cheaper
 from fedtwin.sim.fast.layout import NOBODY, Records, Rules, State
 from fedtwin.sim.fast.steps import (
+    charge,
     check_choice,
     draw_of,
     observe,
     plan_of_power_rule,
     rate,
-    sample,
     select,
-    tally_decline,
-    tally_selection,
     total_queue_now,
     view_of,
     write_row,
@@ -115,8 +114,7 @@ def close_round(state: State, rules: Rules) -> bool:
                 answer.score, answer.queue, answer.total_queue,
             )  # fmt: skip
         if answer.feasible:
-            tally_selection(run, rules, plan, charged, run.slowest_s)
-            sample(run, state.curve, answer.total_queue)
+            charge(run, state.curve, rules, plan, charged, run.slowest_s, answer.total_queue)
             known.compute_s = answer.compute_s
             observe(known, charged)
             run.version += 1

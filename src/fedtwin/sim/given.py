@@ -1,0 +1,78 @@
+"""What is given to ``simulate`` from Python: settings in whatever form is at hand, and a policy or a network as an object."""
+
+from collections.abc import Mapping
+from os import PathLike
+from pathlib import Path
+from typing import Any
+
+from fedtwin.config import CodeConfig, Config, build_config, load_config, replace_settings
+from fedtwin.errors import FedtwinError
+from fedtwin.policies import OraclePolicy, Policy
+from fedtwin.registry import POLICIES
+from fedtwin.usercode import load_object, name_of_object
+
+ConfigLike = Config | Mapping[str, Any] | str | PathLike[str] | None
+"""A configuration, settings as a dictionary, the path of a TOML file, or None for the defaults."""
+
+
+def configured(config: ConfigLike = None, policy: Any = None, model: Any = None) -> Config:
+    """The configuration of a run, with the policy and the network laid over it; either of them a name or an object.
+
+    An object is named as ``module:attribute`` where it can be found under that; otherwise by a name that holds in this process
+    only. A network is a function or class that makes one, called with the shape of an image and the number of classes.
+    """
+    names = {
+        **({"policy.name": policy} if isinstance(policy, str) else {}),
+        **({"learning.model": model} if isinstance(model, str) else {}),
+    }
+    found = _settings(config, names)
+    if policy is not None and not isinstance(policy, str):
+        found = _with_object(found, "policy.name", _checked_policy(policy))
+    if model is not None and not isinstance(model, str):
+        found = _with_object(found, "learning.model", _checked_model(model))
+    return found
+
+
+def _settings(config: Any, names: Mapping[str, Any]) -> Config:
+    if isinstance(config, Config):
+        return replace_settings(config, names) if names else config
+    if config is None or isinstance(config, str | PathLike):
+        return load_config(None if config is None else Path(config), names)
+    if isinstance(config, Mapping):
+        flat = {key: value for key, value in config.items() if "." in str(key)}
+        nested = {key: value for key, value in config.items() if key not in flat}
+        return build_config(nested, {**flat, **names})
+    raise FedtwinError(
+        f"config = {config!r} is a {type(config).__name__}: a Config, a dictionary of settings, the path of a TOML file or "
+        "nothing is needed."
+    )
+
+
+def _with_object(config: Config, setting: str, value: Any) -> Config:
+    name = _registered_name(value)
+    if name is not None:
+        return replace_settings(config, {setting: name})
+    name, folder = name_of_object(setting, value, config.code.folder)
+    changed = replace_settings(config, {setting: name})
+    return changed.model_copy(update={"code": CodeConfig(folder=folder, model_source=config.code.model_source)})
+
+
+def _registered_name(value: Any) -> str | None:
+    """Of a policy that is fedtwin's own."""
+    return next((name for name, place in POLICIES.items() if load_object("policy.name", place) is value), None)
+
+
+def _checked_policy(policy: Any) -> Policy | OraclePolicy:
+    if isinstance(policy, Policy | OraclePolicy):
+        return policy
+    hint = ": a score alone becomes one by Policy(score, power='optimal')" if callable(policy) else ""
+    raise FedtwinError(f"policy = {policy!r} is a {type(policy).__name__}, not a name nor a fedtwin.Policy{hint}.")
+
+
+def _checked_model(model: Any) -> Any:
+    if callable(model) and (isinstance(model, type) or not hasattr(model, "state_dict")):
+        return model
+    raise FedtwinError(
+        f"model = {type(model).__name__} is not what makes a network: give a function or class that is called with the shape "
+        "of an image and the number of classes, and makes a fresh torch.nn.Module."
+    )

@@ -15,6 +15,7 @@ from fedtwin import FedtwinError, open_run, simulate
 from fedtwin.config import load_config
 from fedtwin.live.run import events
 from fedtwin.records import folder as records_folder
+from fedtwin.records.files import write_table
 from fedtwin.runs import News
 from tests.conftest import FEDTWIN
 from tests.runs.test_simulated import unfinish
@@ -98,7 +99,7 @@ def test_a_resumed_run_is_followed_without_a_row_twice(tmp_path: Path, monkeypat
         for part in parts.iterdir():
             part.unlink()
         for number, first in enumerate(range(0, rows, 10)):
-            records_folder.write_table(whole.slice(first, min(10, rows - first)), parts / f"part-{number:06d}.parquet")
+            write_table(whole.slice(first, min(10, rows - first)), parts / f"part-{number:06d}.parquet")
         if rows > 35:
             news.append(next(followed))
     assert rows_of(news).equals(whole)

@@ -1,5 +1,9 @@
-"""Pages of the docs as scripts: the files they show are written, their commands and programs run, in order, in one folder."""
+"""Pages of the docs as scripts: the files they show are written, their commands and programs run, in order, in one folder.
 
+Programs of a page share their names, as the cells of a notebook do.
+"""
+
+import json
 import os
 import re
 import signal
@@ -9,14 +13,18 @@ from contextlib import suppress
 from pathlib import Path
 from typing import NamedTuple
 
+from fedtwin.config import load_config
+
 ROOT = Path(__file__).parents[1]
 FENCE = re.compile(r"^```(\w*)\n(.*?)^```", re.DOTALL | re.MULTILINE)
 FILE = re.compile(r"# (\S+\.(?:py|toml|csv))\n")
+SWEEP = re.compile(r"^(seeds =|\[grid\])", re.MULTILINE)
 NOT_RUN = {
     r"make ": "sets up and tests: this is what runs the tests",
     r"pip install": "what it installs is what the tests run with",
     r"fedtwin data fetch": "the Internet; tests/learning/data has it with a server of its own",
-    r".*--ray (auto|10\.)": "a cluster that is there already; tests/experiments has it with real nodes",
+    r".*--ray ": "Ray is an extra; tests/experiments/batches has it with real nodes",
+    r".*fashion-mnist": "must be fetched first",
 }
 
 
@@ -33,28 +41,34 @@ def blocks_of(page: Path) -> list[Block]:
     return [block._replace(file=name.group(1)) if (name := FILE.match(block.text)) else block for block in found]
 
 
-def run_page(page: Path, folder: Path, *, timeout_s: float = 300) -> int:
-    """Everything the page shows, as it stands there. Returns how many blocks ran; the first that fails is an error."""
-    ran = 0
-    for block in blocks_of(page):
-        if block.file is not None:
-            (folder / block.file).write_text(block.text, encoding="utf-8")
-        elif block.language == "sh" and (commands := _to_be_run(block.text)):
-            _run(["bash", "-eu", "-o", "pipefail", "-c", commands], block, folder, timeout_s)
-            ran += 1
-        elif block.language == "python":
-            _run([sys.executable, "-W", "error", "-c", block.text], block, folder, timeout_s)
-            ran += 1
-    return ran
+DRIVER = """
+import json, subprocess, sys
+from pathlib import Path
+steps, names = json.loads(sys.stdin.read()), {"__name__": "__main__"}
+for kind, text, file in steps:
+    if file:
+        Path(file).write_text(text, encoding="utf-8")
+    elif kind == "sh":
+        done = subprocess.run(["bash", "-eu", "-o", "pipefail", "-c", text], stdin=subprocess.DEVNULL)
+        if done.returncode:
+            sys.exit(f"ended with {done.returncode}: {text}")
+    else:
+        exec(compile(text, "<page>", "exec"), names)
+"""
 
 
-def _to_be_run(commands: str) -> str:
-    return "\n".join(
-        line for line in commands.splitlines() if line.strip() and not any(re.match(rule, line) for rule in NOT_RUN)
-    )
+def steps_of(page: Path) -> list[Block]:
+    """What is to be done, in order: files to write, commands, programs."""
+    steps = [
+        block._replace(text=_to_be_run(block.text)) if block.language == "sh" else block
+        for block in blocks_of(page)
+        if block.file or block.language in ("sh", "python")
+    ]
+    return [step for step in steps if step.text]
 
 
-def _run(command: list[str], block: Block, folder: Path, timeout_s: float) -> None:
+def run_page(page: Path, folder: Path, *, timeout_s: float = 300) -> str:
+    """Everything the page shows, as it stands there; what fails, warns or cannot be read as settings is an error."""
     environment = {
         **os.environ,
         "PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}",
@@ -62,19 +76,29 @@ def _run(command: list[str], block: Block, folder: Path, timeout_s: float) -> No
         "MPLBACKEND": "agg",
     }
     process = subprocess.Popen(
-        command,
+        [sys.executable, "-W", "error", "-c", DRIVER],
         cwd=folder,
         env=environment,
-        stdin=subprocess.DEVNULL,
+        stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
         start_new_session=True,
     )
     try:
-        said, complained = process.communicate(timeout=timeout_s)
+        said, complained = process.communicate(json.dumps(steps_of(page)), timeout=timeout_s)
     finally:
         with suppress(ProcessLookupError):
             os.killpg(process.pid, signal.SIGKILL)
-    assert process.returncode == 0, f"{block.text}\nended with {process.returncode}:\n{said}\n{complained}"
+    assert process.returncode == 0, f"{said}\n{complained}"
     assert "Traceback" not in complained and not re.search(r"^(warning|error):", complained, re.MULTILINE), complained
+    for block in blocks_of(page):
+        if block.file is not None and block.file.endswith(".toml") and not SWEEP.search(block.text):
+            load_config(folder / block.file)
+    return said
+
+
+def _to_be_run(commands: str) -> str:
+    return "\n".join(
+        line for line in commands.splitlines() if line.strip() and not any(re.match(rule, line) for rule in NOT_RUN)
+    )

@@ -4,16 +4,13 @@ import importlib.util
 import re
 from pathlib import Path
 from types import ModuleType
-from typing import Any
 
 import pytest
 
-from fedtwin.config import Config, LearningConfig, LiveConfig, load_config
+from fedtwin.config import Config, LearningConfig, LiveConfig
 from fedtwin.records.schema import DEVICES, EVALUATIONS, REFUSALS, rounds_schema
 from fedtwin.records.summary import Summary
 from fedtwin.registry import POLICIES, SCHEMES
-from fedtwin.sim import simulate
-from tests.conftest import run_cli
 
 ROOT = Path(__file__).parents[1]
 PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", ROOT / "CHANGELOG.md", *sorted((ROOT / "docs").glob("**/*.md"))]
@@ -71,29 +68,6 @@ def test_the_policy_in_contributing_works() -> None:
     assert type(namespace["POLICY"]).__name__ == "Policy"
 
 
-def blocks_of(page: str) -> dict[str, str]:
-    """The files that a page shows, by the names in their first lines, and its commands as ``sh``."""
-    found = dict.fromkeys(["sh"], "")
-    for language, block in re.findall(r"```(\w+)\n(.*?)```", text_of(page), re.DOTALL):
-        name = re.match(r"# (\S+\.(?:py|toml))\n", block)
-        if name is not None:
-            found[name.group(1)] = block
-        elif language == "sh":
-            found["sh"] += block
-    return found
-
-
-def test_the_page_about_own_code_works_as_it_stands(tmp_path: Path) -> None:
-    blocks = blocks_of("docs/own_code.md")
-    commands = blocks.pop("sh").splitlines()
-    for name, text in blocks.items():
-        (tmp_path / name).write_text(text, encoding="utf-8")
-    assert len(commands) == 3 and {"mine.py", "mine.toml"} <= blocks.keys()
-    for command in commands:
-        said = run_cli(*command.split()[1:], cwd=tmp_path)
-        assert said.returncode == 0 and not said.stderr, (command, said.stderr)
-
-
 def made_by(name: str) -> ModuleType:
     """A program of the docs that makes a page or a part of one."""
     specification = importlib.util.spec_from_file_location(name, ROOT / "docs" / f"{name}.py")
@@ -109,20 +83,3 @@ def test_the_page_of_the_api_is_what_the_docstrings_say() -> None:
 
 def test_the_table_of_rooms_is_what_the_docstrings_say() -> None:
     assert "\n".join(made_by("make_map").rooms()) + "\n" in text_of("docs/design.md"), "run: python docs/make_map.py"
-
-
-def test_the_python_of_the_page_about_many_runs_works_as_it_stands(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    part = text_of("docs/sweeps.md").split("## From Python")[1]
-    code = re.search(r"```python\n(.*?)```", part, re.DOTALL)
-    assert code is not None
-    monkeypatch.chdir(tmp_path)
-    source = "from fedtwin.policies import Policy\nPOLICY = Policy(lambda view, knobs: view.samples, power='optimal')\n"
-    (tmp_path / "mine.py").write_text(source, encoding="utf-8")
-    (tmp_path / "mine.toml").write_text("[run]\nrounds = 20\n", encoding="utf-8")
-    for seed, name in enumerate(("one", "two")):
-        simulate(load_config(tmp_path / "mine.toml", {"run.seed": seed}), out=tmp_path / "runs" / name)
-    names: dict[str, Any] = {}
-    exec(code.group(1), names)
-    assert (
-        len(names["runs"]) == 40 and len(names["table"]) == 6 and len(names["rows"]) == 10 and (tmp_path / "both.png").exists()
-    )

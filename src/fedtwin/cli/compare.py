@@ -28,7 +28,7 @@ def compare(
     ] = None,
     assignments: SetOption = None,
     metrics: Annotated[
-        list[str] | None, typer.Option("--metric", help="Pair by this number of the summary; may be given several times.")
+        list[str] | None, typer.Option("--metric", help="Pair by these numbers of the summary, with commas between.")
     ] = None,
     accuracy: Annotated[
         float | None, typer.Option(help="Pair by the time and the energy until the test accuracy is this, too.")

@@ -15,7 +15,8 @@ def chosen_metrics(metrics: str | Sequence[str] | None, accuracy: float | None, 
 
     One that the runs will not have is one sentence.
     """
-    asked = [metrics] if isinstance(metrics, str) else list(metrics or ["mean_cost"])
+    given = [metrics] if isinstance(metrics, str) else list(metrics or ["mean_cost"])
+    asked = [name.strip() for names in given for name in names.split(",") if name.strip()]
     if accuracy is not None:
         if isinstance(accuracy, bool) or not isinstance(accuracy, int | float) or not 0.0 < accuracy <= 1.0:
             raise FedtwinError(f"accuracy = {accuracy!r} is not allowed: it must be above 0 and at most 1, such as 0.9.")

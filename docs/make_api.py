@@ -3,6 +3,7 @@
 import enum
 import inspect
 import re
+import sys
 from dataclasses import MISSING, fields, is_dataclass
 from functools import cached_property
 from pathlib import Path
@@ -90,6 +91,7 @@ def _signature(function: Any) -> str:
         if name != "self"
     ]
     text = str(signature.replace(parameters=parameters, return_annotation=inspect.Signature.empty))
+    text = text.replace(repr(sys.executable), "'python'")
     returned = signature.return_annotation
     if returned in (inspect.Signature.empty, None, "None", Any):
         return text

@@ -27,7 +27,7 @@ MOST_LEGEND_LINES = 12
 
 
 @dataclass(frozen=True)
-class Curve:
+class Line:
     """The points of one run in one panel, as many as are drawn."""
 
     x: Values
@@ -39,7 +39,7 @@ class Panel:
     """What is drawn, its axis, and how it is read from a run; None where the run has nothing of the kind."""
 
     y_label: str
-    curve: Callable[[Run, Against], Curve | None]
+    curve: Callable[[Run, Against], Line | None]
 
 
 def plot(
@@ -102,12 +102,12 @@ def names_of(runs: Sequence[Run]) -> list[str]:
     return [name if run.finished else f"{name}, unfinished" for name, run in zip(names, runs, strict=True)]
 
 
-def thinned(x: Values, y: Values) -> Curve:
+def thinned(x: Values, y: Values) -> Line:
     """At most so many points, evenly among all, the first and the last included."""
     if len(x) > MOST_POINTS:
         places = np.linspace(0, len(x) - 1, MOST_POINTS).round().astype(np.int64)
         x, y = x[places], y[places]
-    return Curve(x, y)
+    return Line(x, y)
 
 
 def _column(table: pa.Table, name: str) -> Values:
@@ -129,7 +129,7 @@ def _x(run: Run, against: Against) -> Values:
     return np.nancumsum(_column(rows, "compute_j") + _column(rows, "upload_j"))
 
 
-def _mean_cost(run: Run, against: Against) -> Curve | None:
+def _mean_cost(run: Run, against: Against) -> Line | None:
     cost = _column(_rows(run), "cost")
     known = ~np.isnan(cost)
     if not known.any():
@@ -137,18 +137,18 @@ def _mean_cost(run: Run, against: Against) -> Curve | None:
     return thinned(_x(run, against)[known], np.cumsum(cost[known]) / np.arange(1, known.sum() + 1))
 
 
-def _total_queue(run: Run, against: Against) -> Curve | None:
+def _total_queue(run: Run, against: Against) -> Line | None:
     return thinned(_x(run, against), _column(_rows(run), "total_queue"))
 
 
-def _accuracy(run: Run, against: Against) -> Curve | None:
+def _accuracy(run: Run, against: Against) -> Line | None:
     table = run.evaluations
     if table.num_rows == 0:
         return None
     return thinned(_column(table, OF_EVALUATIONS[against]), _column(table, "test_accuracy"))
 
 
-def _declines(run: Run, against: Against) -> Curve | None:
+def _declines(run: Run, against: Against) -> Line | None:
     return thinned(_x(run, against), np.cumsum(_column(_rows(run), "declined")))
 
 

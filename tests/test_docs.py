@@ -1,6 +1,9 @@
 """The docs name every setting, column, file and command, and point at nothing that is not there."""
 
+import json
 import re
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -84,7 +87,11 @@ def test_the_page_about_own_code_works_as_it_stands(tmp_path: Path) -> None:
     commands = blocks.pop("sh").splitlines()
     for name, text in blocks.items():
         (tmp_path / name).write_text(text, encoding="utf-8")
-    assert len(commands) == 3 and {"mine.py", "mine.toml"} <= blocks.keys()
+    assert len(commands) == 3 and {"mine.py", "mine.toml", "study.py"} <= blocks.keys()
     for command in commands:
         said = run_cli(*command.split()[1:], cwd=tmp_path)
         assert said.returncode == 0 and not said.stderr, (command, said.stderr)
+    script = subprocess.run([sys.executable, "study.py"], cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert script.returncode == 0 and not script.stderr, script.stderr
+    again = run_cli("run", "runs/study/config.toml", "--json", cwd=tmp_path)
+    assert json.loads(again.stdout) == json.loads((tmp_path / "runs/study/summary.json").read_text())

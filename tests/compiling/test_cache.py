@@ -97,9 +97,7 @@ def test_a_changed_library_keeps_nothing_says_so_once_and_computes_the_same(
     if change is gone:
         assert keep_on_disk(compiled(plus_one), kept, "a test")(1) == 2 and is_kept(kept)
     change(monkeypatch)
-    with pytest.warns(
-        FedtwinWarning, match=r"The cache of Numba .* is not what fedtwin knows .* not kept"
-    ):
+    with pytest.warns(FedtwinWarning, match=r"The cache of Numba .* is not what fedtwin knows .* not kept"):
         first = keep_on_disk(compiled(plus_one), tmp_path / "one", "a test")
     with warnings.catch_warnings():
         warnings.simplefilter("error")

@@ -39,7 +39,7 @@ def small_disk(folder: Path, size: str = "256k") -> Iterator[None]:
     try:
         yield
     finally:
-        subprocess.run(["umount", folder], check=True)
+        subprocess.run(["umount", "--lazy", folder], check=True)
 
 
 def fill(folder: Path) -> Path:

@@ -10,6 +10,7 @@ from fedtwin.experiments.batches.batch import run_batch
 from fedtwin.experiments.specs.figure import FIGURES, Experiment, load_experiment
 from fedtwin.figures.kinds import TableRow
 from fedtwin.figures.kinds.accuracy import draw_accuracy
+from fedtwin.figures.kinds.total_queue import growth_at_the_end
 from fedtwin.figures.save import save_figure
 from fedtwin.figures.table import figure_jobs, figure_rows
 
@@ -79,3 +80,12 @@ def test_a_curve_that_still_grows_is_said_to(tmp_path: Path) -> None:
         rows = [row for row in table if row["v"] == v]
         assert rows[-1]["flattened"] == (abs(rows[-1]["growth_over_last_fifth"]) < 0.02)
     assert save_figure(tmp_path, tiny("5"), "", table)[1].read_text().count("over the last fifth") >= 4
+
+
+def test_the_growth_of_a_curve_is_that_of_the_line_through_its_end_on_every_processor() -> None:
+    rounds = [10 * k for k in range(1, 101)]
+    assert growth_at_the_end(rounds, [3.0 + 0.25 * round_ for round_ in rounds]) == 50 / 203
+    assert growth_at_the_end(rounds, [0.1] * 100) == 0.0
+    bent = [float(round_ == 1000) for round_ in rounds]
+    slope, offset = np.polyfit(rounds[79:], bent[79:], 1)
+    assert growth_at_the_end(rounds, bent) == pytest.approx((1000 * slope + offset) / (800 * slope + offset) - 1, rel=1e-9)

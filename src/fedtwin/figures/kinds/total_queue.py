@@ -1,9 +1,8 @@
 """Figure 5: total queue over the rounds, and by how much each curve still grows at its end."""
 
 from collections.abc import Sequence
+from fractions import Fraction
 from typing import TYPE_CHECKING
-
-import numpy as np
 
 from fedtwin.experiments.analysis.statistics import mean_interval
 from fedtwin.experiments.specs.figure import Experiment
@@ -24,7 +23,7 @@ def queue_rows(experiment: Experiment, curves: Sequence[Curve]) -> list[TableRow
 def _rows(experiment: Experiment, curve: Curve) -> list[TableRow]:
     rounds = curve.runs[0].series.rounds
     intervals = [mean_interval(column) for column in zip(*(run.series.total_queue for run in curve.runs), strict=True)]
-    growth = _growth_at_the_end(rounds, [interval.mean for interval in intervals])
+    growth = growth_at_the_end(rounds, [interval.mean for interval in intervals])
     return [
         {
             **naming_the_scheme(experiment, curve.scheme),
@@ -41,12 +40,17 @@ def _rows(experiment: Experiment, curve: Curve) -> list[TableRow]:
     ]
 
 
-def _growth_at_the_end(rounds: Sequence[int], values: Sequence[float]) -> float:
-    """Relative rise, over the last fifth of the rounds, of the straight line that fits the curve best there."""
+def growth_at_the_end(rounds: Sequence[int], values: Sequence[float]) -> float:
+    """Relative rise, over the last fifth of the rounds, of the straight line that fits the curve best there.
+
+    In fractions, so that it has the same digits on every processor.
+    """
     start = next(k for k, round_ in enumerate(rounds) if round_ >= LAST_FIFTH * rounds[-1])
-    slope, offset = np.polyfit(rounds[start:], values[start:], 1)
-    first, last = (float(slope) * round_ + float(offset) for round_ in (rounds[start], rounds[-1]))
-    return last / first - 1.0 if first > 0.0 else 0.0
+    x, y = [Fraction(round_) for round_ in rounds[start:]], [Fraction(value) for value in values[start:]]
+    x_mean, y_mean = sum(x) / len(x), sum(y) / len(y)
+    slope = sum((a - x_mean) * (b - y_mean) for a, b in zip(x, y, strict=True)) / sum((a - x_mean) ** 2 for a in x)
+    first, last = (y_mean + slope * (end - x_mean) for end in (x[0], x[-1]))
+    return float(last / first - 1) if first > 0 else 0.0
 
 
 def draw_total_queue(picture: "Figure", experiment: Experiment, table: list[TableRow]) -> None:

@@ -4,6 +4,8 @@ from typing import Any
 import pandas as pd
 import pytest
 
+import fedtwin
+from fedtwin import Policy
 from fedtwin.config import Config, load_config
 from fedtwin.errors import FedtwinError
 from fedtwin.experiments.compare import compare, compare_folders
@@ -126,3 +128,20 @@ def test_a_policy_name_keeps_the_mode_of_the_base() -> None:
     sync = load_config(overrides={"run.mode": "sync"})
     assert scheme_config(sync, "cu-ucb").run.mode == "sync"
     assert scheme_config(sync, "CU-UCB").run.mode == "async"
+
+
+def test_policies_are_compared_as_objects_too(tmp_path: Path) -> None:
+    def made_here(factor: float) -> Policy:
+        return Policy(lambda view, knobs: factor * view.queue + knobs.v * view.mean_cost, power="optimal")
+
+    settings = {"run.rounds": 60}
+    found = fedtwin.compare(settings, [made_here(-1.0), made_here(1.0), "CU-UCB"], seeds=2)
+    assert len(found.summaries) == 3 and len(found.rows) == 6
+    alone = fedtwin.simulate({**settings, "run.seed": 1}, policy=made_here(1.0)).summary.mean_cost
+    name = next(name for name in found.summaries if found.summaries[name][1]["mean_cost"] == alone)
+    assert name.startswith("object:")
+    with pytest.raises(fedtwin.FedtwinError, match="keeps the source of its code"):
+        fedtwin.compare(settings, [made_here(1.0)], seeds=2, out=tmp_path / "out")
+    assert not (tmp_path / "out").exists()
+    with pytest.raises(fedtwin.FedtwinError, match="A figure takes schemes by name"):
+        fedtwin.figure("3", schemes=[made_here(1.0)])  # type: ignore[list-item]

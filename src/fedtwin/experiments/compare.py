@@ -9,7 +9,7 @@ import pyarrow as pa
 import pyarrow.csv as pc
 import pyarrow.parquet as pq
 
-from fedtwin.config import Config, replace_settings
+from fedtwin.config import Config, ConfigLike, config_of, folder_of, replace_settings
 from fedtwin.errors import FedtwinError
 from fedtwin.experiments.analysis.comparison import Comparison, comparison_of
 from fedtwin.experiments.analysis.metrics import chosen_metrics, to_accuracy
@@ -18,13 +18,13 @@ from fedtwin.experiments.batches.batch import Job, Outcome, keep_code, with_sele
 from fedtwin.experiments.batches.told import run_told
 from fedtwin.experiments.folders import compare_folders
 from fedtwin.experiments.plain import plain
-from fedtwin.experiments.specs.schemes import chosen_schemes, label, scheme_config
-from fedtwin.experiments.specs.sources import ConfigLike, config_of, folder_of
+from fedtwin.experiments.specs.schemes import Scheme, chosen_schemes, label, scheme_config
 from fedtwin.experiments.telling import Count, Say
 from fedtwin.records.checksums import write_checked
 from fedtwin.records.files import json_bytes
 from fedtwin.registry import SCHEMES
 from fedtwin.runs import Run
+from fedtwin.usercode import only_here, sentence_of_only_here
 
 __all__ = ["Comparison", "compare", "compare_folders", "comparison_jobs"]
 
@@ -33,7 +33,7 @@ JOURNAL_NAME, COMPARISON_NAME, RUNS_NAMES = "unfinished.jsonl", "comparison.json
 
 def compare(
     config: ConfigLike | Sequence[str | Path | Run] = None,
-    schemes: str | Sequence[str] | None = None,
+    schemes: str | Sequence[Scheme] | None = None,
     *,
     seeds: int | Sequence[int] = 5,
     settings: Mapping[str, Any] | None = None,
@@ -48,9 +48,9 @@ def compare(
     """Runs every scheme on the same worlds, and pairs them by ``metrics`` (the cost). Run folders are compared as they are.
 
     ``config`` is a Config, a TOML file, a dict, or None for the defaults, with ``{"section.key": value}`` of ``settings`` laid
-    over it. ``schemes`` are names or ``module:attribute`` of one's own, by default all of the paper. ``seeds`` is how many,
-    from ``run.seed`` on, or which. With ``accuracy`` the time and energy until it is reached are metrics too. With ``out`` the
-    comparison and a row per run are written there, and an interrupted comparison goes on where it stopped. ``progress`` is
+    over it. ``schemes`` are names, ``module:attribute`` of one's own or policies, by default all of the paper. ``seeds`` is how
+    many, from ``run.seed`` on, or which. With ``accuracy`` the time and energy until it is reached are metrics too.
+    With ``out`` the comparison and a row per run are written there, and an interrupted comparison goes on where it stopped. ``progress`` is
     True for a bar, or a function that hears how many more runs are done; ``say`` hears sentences for a person.
     """
     folder = Path(out) if out is not None else None
@@ -63,11 +63,13 @@ def compare(
         comparison, jobs = compare_folders(config, metrics=metrics, accuracy=accuracy), []
     else:
         source: ConfigLike = config  # type: ignore[assignment]
-        base = config_of(source, settings)
+        base = config_of(source, settings, code_in=[Path.cwd()])
         asked = chosen_metrics(metrics, accuracy, trains=base.learning is not None)
         own = [base.policy.name] if ":" in base.policy.name else []
         jobs = comparison_jobs(base, chosen_schemes(schemes, [*own, *SCHEMES]), seeds, folder_of(source))
         journal = folder / JOURNAL_NAME if folder is not None else None
+        if folder is not None:
+            _require_code_that_can_be_kept(jobs)
         with open_backend(workers, ray) as backend:
             outcomes = run_told(jobs, of="comparison", backend=backend, journal=journal, progress=progress, say=say)
         comparison = comparison_of(_summaries(jobs, outcomes, accuracy), asked, accuracy)
@@ -76,7 +78,9 @@ def compare(
     return comparison
 
 
-def comparison_jobs(base: Config, schemes: Sequence[str], seeds: int | Sequence[int], folder: Path | None = None) -> list[Job]:
+def comparison_jobs(
+    base: Config, schemes: Sequence[Scheme], seeds: int | Sequence[int], folder: Path | None = None
+) -> list[Job]:
     """The runs of a comparison. Code of the user's is looked for in ``folder`` first."""
     if isinstance(seeds, int):
         if seeds < 1:
@@ -92,6 +96,14 @@ def _summaries(
     for job, outcome in zip(jobs, with_selections(jobs, outcomes), strict=True):
         summary = {**outcome.summary, **to_accuracy(outcome.evaluations, accuracy)}
         yield label(job.config, summary["scheme"]), job.config.run.seed, summary
+
+
+def _require_code_that_can_be_kept(jobs: Sequence[Job]) -> None:
+    for job in jobs:
+        for setting, name in job.config.own_code.items():
+            if only_here(name):
+                why = "the folder of a comparison keeps the source of its code, to go on with it"
+                raise FedtwinError(sentence_of_only_here(setting, name, why))
 
 
 def _require_no_comparison_in(out: Path | None) -> None:

@@ -14,7 +14,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import tomli_w
 
-from fedtwin.config import identity_of, read_toml
+from fedtwin.config import folder_of, identity_of, read_toml
 from fedtwin.errors import FedtwinError
 from fedtwin.experiments.analysis.summaries import COLUMNS, summary_columns
 from fedtwin.experiments.batches.backends import Backend, open_backend
@@ -22,7 +22,6 @@ from fedtwin.experiments.batches.batch import Job, Outcome, keep_code, require_a
 from fedtwin.experiments.batches.journal import locked
 from fedtwin.experiments.batches.told import run_told
 from fedtwin.experiments.specs.grid import Point
-from fedtwin.experiments.specs.sources import folder_of
 from fedtwin.experiments.specs.sweep import sweep_points, words_of
 from fedtwin.experiments.telling import Count, Say
 from fedtwin.records.checksums import write_checked

@@ -9,7 +9,7 @@ from fedtwin.errors import FedtwinError
 from fedtwin.experiments.batches.backends import open_backend
 from fedtwin.experiments.batches.told import run_told
 from fedtwin.experiments.specs.figure import Experiment, Profile, load_experiment
-from fedtwin.experiments.specs.schemes import chosen_schemes
+from fedtwin.experiments.specs.schemes import chosen_schemes, only_names
 from fedtwin.experiments.telling import Count, Say
 from fedtwin.figures.kinds import TableRow
 from fedtwin.figures.pictures import require_matplotlib
@@ -103,7 +103,7 @@ def figures(
 
 def _experiment(name: str, schemes: str | Sequence[str] | None, settings: Mapping[str, Any] | None) -> Experiment:
     experiment = load_experiment(name)
-    return experiment.with_changes(chosen_schemes(schemes, experiment.schemes), settings)
+    return experiment.with_changes(only_names(chosen_schemes(schemes, experiment.schemes), "A figure"), settings)
 
 
 def _require_a_place(folder: Path, experiments: Sequence[Experiment], *, overwrite: bool) -> None:

@@ -1,18 +1,12 @@
 """What is given to ``simulate`` from Python: settings in whatever form is at hand, and a policy or a network as an object."""
 
-from collections.abc import Mapping
-from os import PathLike
-from pathlib import Path
 from typing import Any
 
-from fedtwin.config import CodeConfig, Config, build_config, load_config, replace_settings
+from fedtwin.config import CodeConfig, Config, ConfigLike, config_of, replace_settings
 from fedtwin.errors import FedtwinError
 from fedtwin.policies import OraclePolicy, Policy
 from fedtwin.registry import POLICIES
 from fedtwin.usercode import load_object, name_of_object
-
-ConfigLike = Config | Mapping[str, Any] | str | PathLike[str] | None
-"""A configuration, settings as a dictionary, the path of a TOML file, or None for the defaults."""
 
 
 def configured(config: ConfigLike = None, policy: Any = None, model: Any = None) -> Config:
@@ -25,27 +19,12 @@ def configured(config: ConfigLike = None, policy: Any = None, model: Any = None)
         **({"policy.name": policy} if isinstance(policy, str) else {}),
         **({"learning.model": model} if isinstance(model, str) else {}),
     }
-    found = _settings(config, names)
+    found = config_of(config, names)
     if policy is not None and not isinstance(policy, str):
         found = _with_object(found, "policy.name", _checked_policy(policy))
     if model is not None and not isinstance(model, str):
         found = _with_object(found, "learning.model", _checked_model(model))
     return found
-
-
-def _settings(config: Any, names: Mapping[str, Any]) -> Config:
-    if isinstance(config, Config):
-        return replace_settings(config, names) if names else config
-    if config is None or isinstance(config, str | PathLike):
-        return load_config(None if config is None else Path(config), names)
-    if isinstance(config, Mapping):
-        flat = {key: value for key, value in config.items() if "." in str(key)}
-        nested = {key: value for key, value in config.items() if key not in flat}
-        return build_config(nested, {**flat, **names})
-    raise FedtwinError(
-        f"config = {config!r} is a {type(config).__name__}: a Config, a dictionary of settings, the path of a TOML file or "
-        "nothing is needed."
-    )
 
 
 def _with_object(config: Config, setting: str, value: Any) -> Config:

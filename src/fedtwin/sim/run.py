@@ -6,13 +6,13 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from fedtwin.config import Config, config_hash
+from fedtwin.config import Config, ConfigLike, config_hash
 from fedtwin.errors import CannotCompileError, EnginesDifferError, FedtwinError, FedtwinWarning, UnfitCheckpointError
 from fedtwin.records.folder import clear_rounds
 from fedtwin.records.reading import read_unfinished
 from fedtwin.sim.callbacks import Listeners, OnEnd, OnEvaluation, OnRound
 from fedtwin.sim.compiled import engine_for, run_compiled
-from fedtwin.sim.given import ConfigLike, configured
+from fedtwin.sim.given import configured
 from fedtwin.sim.limits import sentence_of_declines
 from fedtwin.sim.readable import run_readable
 from fedtwin.sim.result import Result

@@ -17,6 +17,7 @@ from typing import Protocol, TypeVar
 
 from fedtwin.experiments.batches.job import Done, Line, Packed, run_packed, weight
 from fedtwin.experiments.batches.pools import each_apart, give, require_that_workers_start
+from fedtwin.usercode import only_here
 
 CHUNK_S = 0.1
 MOST_RUNS_IN_A_CHUNK = 256
@@ -158,7 +159,7 @@ def _is_harmless(packed: Packed) -> bool:
 def _is_of_the_script(packed: Packed) -> bool:
     config = packed["config"]
     names = (config["policy"]["name"], config.get("learning", {}).get("model", ""))
-    return any(name.startswith("__main__:") for name in names)
+    return any(name.startswith("__main__:") or only_here(name) for name in names)
 
 
 def in_chunks(

@@ -5,32 +5,47 @@ from pathlib import Path
 
 from fedtwin.config import Config, beside, build_config, replace_settings
 from fedtwin.errors import FedtwinError
+from fedtwin.policies import OraclePolicy, Policy
 from fedtwin.registry import SCHEMES, find_scheme
+from fedtwin.sim.given import configured
+
+Scheme = str | Policy | OraclePolicy
+"""A scheme of the paper, a policy's name, ``module:attribute`` of one's own, or a policy as an object."""
 
 
-def scheme_config(base: Config, scheme: str, folder: Path | None = None) -> Config:
+def scheme_config(base: Config, scheme: Scheme, folder: Path | None = None) -> Config:
     """The base configuration under another scheme or policy; a power rule the user set stays.
 
     A scheme of the paper brings its synchrony along. Code of the user's is looked for in ``folder``, then where one works.
     """
+    if isinstance(scheme, Policy | OraclePolicy):
+        return configured(base, policy=scheme)
     if not isinstance(scheme, str):
         raise FedtwinError(
-            f"{scheme!r} is not a scheme: give one of {', '.join(SCHEMES)}, a policy's name, or module:attribute of your own."
+            f"{scheme!r} is not a scheme: give one of {', '.join(SCHEMES)}, a policy or its name, module:attribute."
         )
     mode = {} if find_scheme(scheme) else {"run.mode": base.run.mode}
     config = replace_settings(base, {**mode, "policy.name": scheme})
     return beside(config, folder, Path.cwd()) if folder is not None else config
 
 
-def chosen_schemes(schemes: str | Sequence[str] | None, default: Sequence[str]) -> list[str]:
+def chosen_schemes(schemes: str | Sequence[Scheme] | None, default: Sequence[str]) -> list[Scheme]:
     """A list of schemes, or text with commas between them; by default the others."""
     if schemes is None:
         return list(default)
-    names = [name.strip() for name in schemes.split(",")] if isinstance(schemes, str) else list(schemes)
+    names: list[Scheme] = [name.strip() for name in schemes.split(",")] if isinstance(schemes, str) else list(schemes)
     names = [name for name in names if name]
     if not names:
         raise FedtwinError(f"--schemes {schemes!r} names none: choose from {', '.join(SCHEMES)}.")
     return names
+
+
+def only_names(schemes: Sequence[Scheme], what: str) -> list[str]:
+    """Schemes that stand in files and in names of files, and so must be names themselves."""
+    for scheme in schemes:
+        if not isinstance(scheme, str):
+            raise FedtwinError(f"{what} takes schemes by name: put {scheme!r} into a file and name it module:attribute.")
+    return [str(scheme) for scheme in schemes]
 
 
 def label(config: Config, scheme: str) -> str:

@@ -15,7 +15,7 @@ from fedtwin.live import LocalFleet
 from fedtwin.supervision import Process
 from tests.conftest import FEDTWIN
 
-LIMIT_S = 30.0
+LIMIT_S = 90.0
 ENTRIES = 64
 
 

@@ -24,7 +24,7 @@ def tortured(folder: Path, *, seed: int, kills: int, rounds: int, devices: int, 
 
 @pytest.fixture(scope="module")
 def survivor(tmp_path_factory: pytest.TempPathFactory) -> Fleet:
-    return tortured(tmp_path_factory.mktemp("chaos"), seed=1, kills=10, rounds=1000, devices=3, limit_s=60.0)
+    return tortured(tmp_path_factory.mktemp("chaos"), seed=1, kills=10, rounds=1000, devices=3, limit_s=300.0)
 
 
 def test_a_run_survives_ten_kills(survivor: Fleet) -> None:

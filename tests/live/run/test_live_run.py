@@ -194,7 +194,7 @@ def test_a_run_that_never_began_leaves_nothing(tmp_path: Path, monkeypatch: pyte
 def test_a_wall_clock_that_is_set_back_changes_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     live = begun(tmp_path / "run")
     sent = dispatch(live)
-    before_s = live.now_s()
+    before_s = live.core.last_at_s
     live.close()
     with monkeypatch.context() as patch:
         patch.setattr("time.time", lambda: 0.0)

@@ -8,6 +8,7 @@ import re
 import sys
 from pathlib import Path
 
+from matplotlib import rcParams
 from matplotlib.backends.backend_svg import FigureCanvasSVG
 from matplotlib.figure import Figure
 from matplotlib.patches import FancyBboxPatch
@@ -88,6 +89,7 @@ def _box(axes, left, low, wide, high, name, colour, *, top=False):  # type: igno
 
 
 def main() -> None:
+    rcParams["svg.hashsalt"] = "fedtwin"
     page = HERE / "design.md"
     before, rest = page.read_text(encoding="utf-8").split(BEGIN)
     _, after = rest.split(END)

@@ -50,8 +50,8 @@ def compare(
     ``config`` is a Config, a TOML file, a dict, or None for the defaults, with ``{"section.key": value}`` of ``settings`` laid
     over it. ``schemes`` are names, ``module:attribute`` of one's own or policies, by default all of the paper. ``seeds`` is how
     many, from ``run.seed`` on, or which. With ``accuracy`` the time and energy until it is reached are metrics too.
-    With ``out`` the comparison and a row per run are written there, and an interrupted comparison goes on where it stopped. ``progress`` is
-    True for a bar, or a function that hears how many more runs are done; ``say`` hears sentences for a person.
+    With ``out`` the comparison and a row per run are written there, and an interrupted comparison goes on where it stopped.
+    ``progress`` is True for a bar, or a function that hears how many more runs are done; ``say`` hears sentences for a person.
     """
     folder = Path(out) if out is not None else None
     _require_no_comparison_in(folder)

@@ -96,4 +96,4 @@ def test_no_two_classes_of_one_name_in_a_layer() -> None:
         for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
             if isinstance(node, ast.ClassDef):
                 names[layer_of(path), node.name] += 1
-    assert [name for name, count in names.items() if count > 1 and name[0] != "experiments"] == []
+    assert [name for name, count in names.items() if count > 1] == []

@@ -1,9 +1,23 @@
 """Files that are there whole or not at all."""
 
 import os
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 DRAFTS = ".*.draft"
+
+
+@contextmanager
+def whole_file(path: Path) -> Iterator[Path]:
+    """A draft beside the file, for what a library writes: it takes the file's place if the block ends well, or is gone."""
+    draft = path.with_name(f".{path.name}")
+    try:
+        yield draft
+    except BaseException:
+        draft.unlink(missing_ok=True)
+        raise
+    draft.replace(path)
 
 
 def write_whole(path: Path, data: bytes | str, mode: int = 0o644, *, fsync: bool = True) -> None:

@@ -15,6 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fedtwin.errors import FedtwinError
+from fedtwin.files import whole_file
 
 Floats = NDArray[np.float32]
 Counters = NDArray[np.int64]
@@ -106,11 +107,9 @@ def save_arrays(path: Path, arrays: Mapping[str, NDArray[Any]], metadata: dict[s
     from safetensors import SafetensorError
     from safetensors.numpy import save_file
 
-    unfinished = path.with_name(f".{path.name}")
-    try:
-        save_file(dict(arrays), unfinished, metadata)
-    except SafetensorError as error:
-        unfinished.unlink(missing_ok=True)
-        code = re.search(r"os error (\d+)", str(error))
-        raise OSError(int(code[1]), os.strerror(int(code[1])), str(path)) if code else error from None
-    unfinished.rename(path)
+    with whole_file(path) as draft:
+        try:
+            save_file(dict(arrays), draft, metadata)
+        except SafetensorError as error:
+            code = re.search(r"os error (\d+)", str(error))
+            raise OSError(int(code[1]), os.strerror(int(code[1])), str(path)) if code else error from None

@@ -11,6 +11,7 @@ import pyarrow.parquet as pq
 
 from fedtwin.config import CodeConfig, Config, to_toml
 from fedtwin.errors import FedtwinError
+from fedtwin.files import whole_file
 from fedtwin.records.checksums import write_checked
 from fedtwin.usercode import keep_sources, only_here, sentence_of_only_here
 
@@ -57,19 +58,17 @@ def write_config(folder: Path, config: Config) -> None:
 
 def write_table(table: pa.Table, path: Path, *, quick: bool = False) -> None:
     """Whole or not at all; ``quick`` for what is written again at the end."""
-    unfinished = path.with_name(f".{path.name}")
-    if quick:
-        pq.write_table(table, unfinished, compression="none", use_dictionary=False, write_statistics=False)
-    else:
-        pq.write_table(table, unfinished)
-    unfinished.rename(path)
+    with whole_file(path) as draft:
+        if quick:
+            pq.write_table(table, draft, compression="none", use_dictionary=False, write_statistics=False)
+        else:
+            pq.write_table(table, draft)
 
 
 def write_json(path: Path, data: Mapping[str, Any]) -> None:
     """Whole or not at all."""
-    unfinished = path.with_name(f".{path.name}")
-    unfinished.write_bytes(json_bytes(data))
-    unfinished.rename(path)
+    with whole_file(path) as draft:
+        draft.write_bytes(json_bytes(data))
 
 
 def write_summary(folder: Path, summary: Mapping[str, Any]) -> None:

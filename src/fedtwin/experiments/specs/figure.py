@@ -30,7 +30,7 @@ class Effort(BaseModel):
     config: dict[str, dict[str, Any]] = {}
 
 
-class Sweep(BaseModel):
+class SweptSetting(BaseModel):
     """One setting, and the values it takes."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
@@ -64,7 +64,7 @@ class Experiment(BaseModel):
     x_label: str
     y_label: str
     schemes: list[str] = Field(min_length=1)
-    sweep: Sweep | None = None
+    sweep: SweptSetting | None = None
     sampling: Sampling | None = None
     profiles: dict[Profile, Effort]
     config: dict[str, dict[str, Any]] = {}

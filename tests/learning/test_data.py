@@ -288,7 +288,7 @@ def test_the_command_line(cli: Cli, tmp_path: Path, monkeypatch: pytest.MonkeyPa
         (["data", "plot", "--out", "mix.png"], "exists already"),
         (["data", "fetch", "mnist"], "choose one of fashion-mnist, cifar-10"),
         (["data", "verify", "cifar-10"], "run `fedtwin data fetch cifar-10`"),
-        (["data", "plot", "--out", "mix.xyz"], "cannot be written"),
+        (["data", "plot", "--out", "mix.xyz"], "must end in .png or .svg"),
     ):
         done = cli(*arguments)
         assert done.returncode == 2 and sentence in done.stderr and len(done.stderr.strip().splitlines()) == 1

@@ -94,6 +94,7 @@ def test_without_numba_one_sentence(monkeypatch: pytest.MonkeyPatch) -> None:
         compiled(inner)
 
 
+@pytest.mark.slow
 def test_the_next_process_reads_what_this_one_compiled(tmp_path: Path) -> None:
     command = [sys.executable, "-m", "fedtwin", "run", "--set", "run.engine=compiled", "--rounds", "50", "--json"]
     said = [

@@ -112,7 +112,7 @@ def check(executor: Executor, of: Workload, samples: list[int], epochs: int, med
     assert abs(found_test.test_accuracy - expected_test.test_accuracy) <= 0.05
 
 
-@pytest.mark.parametrize("model", NETWORKS)
+@pytest.mark.parametrize("model", ["mlp", "small-cnn", *(pytest.param(name, marks=pytest.mark.slow) for name in NETWORKS[2:])])
 def test_stacked_training_is_that_of_one_client_at_a_time(tmp_path: Path, model: str) -> None:
     deep = model.startswith("resnet")
     of = workload(tmp_path, model, (3, 9, 10) if deep else (3, 16, 17), batch_size=4)

@@ -43,7 +43,9 @@ def plainly(
     return model.state_dict(), total / order.size
 
 
-@pytest.mark.parametrize("name", ["mlp", "small-cnn", "resnet18", pytest.param("resnet18-groupnorm", marks=pytest.mark.slow)])
+@pytest.mark.parametrize(
+    "name", ["mlp", "small-cnn", *(pytest.param(name, marks=pytest.mark.slow) for name in ("resnet18", "resnet18-groupnorm"))]
+)
 def test_training_is_sgd_with_the_proximal_term(name: str) -> None:
     """The best of five trials: rounding differs between memory layouts, and may flip a ReLU of a deep network."""
     config = LearningConfig(batch_size=8, learning_rate=0.003, proximal=50.0)

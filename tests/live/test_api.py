@@ -56,6 +56,7 @@ def test_a_local_fleet_starts_goes_on_and_leaves_nothing_behind(tmp_path: Path) 
     assert all(process.returncode == 0 for process in fleet.processes.values())
 
 
+@pytest.mark.slow
 def test_the_fleet_in_the_docs_works_as_it_stands(tmp_path: Path) -> None:
     pytest.importorskip("torch")
     page = (Path(__file__).parents[2] / "docs" / "live.md").read_text(encoding="utf-8")

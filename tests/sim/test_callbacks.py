@@ -112,7 +112,7 @@ def test_what_is_no_callback_is_refused(wrong: Any) -> None:
         simulate(of(), on_round=7)  # type: ignore[arg-type]
 
 
-@pytest.mark.parametrize("engine", ENGINES)
+@pytest.mark.parametrize("engine", ["readable", pytest.param("compiled", marks=pytest.mark.slow)])
 def test_an_error_of_a_callback_is_its_own_and_leaves_a_folder_that_goes_on(tmp_path: Path, engine: str) -> None:
     """Also with a policy of the user's own, whose errors in compiled code become sentences."""
     config = configured(tmp_path, score="-view.queue * view.samples", settings={"run.engine": engine})
@@ -162,6 +162,7 @@ def test_an_error_at_the_end_leaves_a_finished_folder(tmp_path: Path) -> None:
     assert (tmp_path / "run" / "summary.json").exists() and not (tmp_path / "run" / "unfinished.json").exists()
 
 
+@pytest.mark.slow
 def test_rows_that_were_told_are_not_taken_back(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Compiled code that is caught later than its first rows were told does not start again readably: they would come twice."""
     monkeypatch.setenv("FEDTWIN_CACHE", str(tmp_path / "cache"))

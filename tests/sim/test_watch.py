@@ -55,6 +55,7 @@ def by(config: Config, engine: str, **options: Any) -> Result:
         return simulate(config.model_copy(update={"run": config.run.model_copy(update={"engine": engine})}), **options)
 
 
+@pytest.mark.slow
 def test_a_policy_of_ones_own_is_looked_at_in_64_rounds_and_is_the_same(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -164,6 +164,7 @@ def test_code_of_a_file_that_belongs_to_no_module_counts(tmp_path: Path) -> None
     assert digests[0] != digests[1]
 
 
+@pytest.mark.slow
 def test_an_object_of_a_notebook_is_compiled_if_its_source_is_found_and_runs_readably_if_not() -> None:
     compiled = simulate({"run.rounds": 60, "run.engine": "compiled"}, policy=cell("-view.queue"))
     assert compiled.rounds.equals(simulate({"run.rounds": 60, "run.engine": "readable"}, policy=cell("-view.queue")).rounds)

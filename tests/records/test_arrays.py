@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fedtwin.records.arrays import array_of, table_of, table_of_columns
+from fedtwin.records.arrays import array_of, table_of, table_of_columns, words_of
 
 WHOLE = st.integers(-(2**63), 2**63 - 1)
 REAL = st.floats(allow_nan=False) | st.just(math.nan)
@@ -59,6 +59,15 @@ def test_a_numpy_array_becomes_the_array_of_pa_array(dtype: Any, masked: bool) -
 def test_texts_may_be_left_out_by_a_mask() -> None:
     missing = np.array([False, True])
     assert array_of(["a", "b"], pa.string(), missing).to_pylist() == ["a", None]
+
+
+@pytest.mark.parametrize("missing", [[False, True, False], [True] * 3, [False] * 3])
+def test_a_few_words_by_number_are_the_array_of_pa_array(missing: list[bool]) -> None:
+    words = ["", "time", "energy"]
+    ours = words_of(np.array([2, 0, 1], np.int8), words, np.array(missing))
+    arrows = pa.array([None if gone else words[k] for k, gone in zip((2, 0, 1), missing, strict=True)], type=pa.string())
+    ours.validate(full=True)
+    assert ours.equals(arrows) and bytes_of(ours) == bytes_of(arrows)
 
 
 @pytest.mark.parametrize(

@@ -23,8 +23,16 @@ def array_of(values: Values, kind: pa.DataType, missing: Missing | None = None) 
     if pa.types.is_list(kind):
         return _lists(list(values), kind)
     if kind == pa.string():
-        return _texts(list(values), missing)
+        return _texts(values, missing)
     raise TypeError(f"no column of {kind} is known")
+
+
+def words_of(numbers: NDArray[Any], words: Sequence[str], missing: Missing) -> "pa.Array[Any]":
+    """Texts out of a few words, by their numbers."""
+    if missing.all():
+        return pa.nulls(len(numbers), pa.string())
+    places = _array(pa.int64(), len(numbers), missing, numbers.astype(np.int64))
+    return pa.DictionaryArray.from_arrays(places, array_of(words, pa.string())).dictionary_decode()
 
 
 def table_of_columns(columns: Sequence[Values], schema: pa.Schema) -> pa.Table:
@@ -61,7 +69,7 @@ def _fits(found: NDArray[Any], wanted: np.dtype[Any]) -> bool:
     return found.dtype.kind == "f" or wanted.kind != "f" or bool((np.abs(found) <= 2**53).all())
 
 
-def _texts(values: list[str | None], missing: Missing | None) -> "pa.Array[Any]":
+def _texts(values: Values, missing: Missing | None) -> "pa.Array[Any]":
     missing = _nones(values) if missing is None else missing
     written = [b"" if gone or value is None else value.encode() for value, gone in zip(values, missing.tolist(), strict=True)]
     return _array(pa.string(), len(values), missing, _offsets(written), np.frombuffer(b"".join(written), np.uint8))
@@ -88,7 +96,7 @@ def _offsets(parts: Sequence[Sequence[Any]]) -> NDArray[np.int32]:
 def _array(
     kind: pa.DataType, length: int, missing: Missing | None, *data: NDArray[Any], children: Any = None
 ) -> "pa.Array[Any]":
-    nulls = 0 if missing is None else int(missing.sum())
+    nulls = 0 if missing is None else int(np.count_nonzero(missing))
     validity = _buffer(np.packbits(~missing, bitorder="little")) if missing is not None and nulls else None
     buffers = [validity, *map(_buffer, data)]
     return pa.Array.from_buffers(kind, length, buffers, nulls, children=children)

@@ -9,6 +9,7 @@ from nats.js.kv import KeyValue
 
 from fedtwin.live.run.live_run import LiveRun
 from fedtwin.live.views.mirror import Mirror
+from fedtwin.live.wire.protocol import Hello
 from fedtwin.twin import queue_at, twin_from_json, twin_to_json
 from tests.live.run.test_live_run import begun, deliver, dispatch, weights
 
@@ -60,4 +61,22 @@ def test_the_bucket_holds_the_whole_twin(tmp_path: Path) -> None:
     assert devices[sent.device]["status"] == "in-flight"
     assert [device.pop("mean_cost") for device in devices] == [device.mean_cost for device in twin.devices]
     assert twin_from_json(json.dumps({**json.loads(twin_to_json(twin)), "devices": devices})) == twin
+    live.close()
+
+
+def test_a_device_may_join_while_the_bucket_is_written(tmp_path: Path) -> None:
+    live = begun(tmp_path / "run")
+
+    class Joining(Bucket):
+        async def put(self, key: str, value: bytes) -> None:
+            if key == "model" and "late" not in live.core.names:
+                live.commit(live.core.join("late", Hello(samples=50), live.now_s()))
+            await super().put(key, value)
+
+    bucket = Joining()
+    mirror = Mirror(cast(KeyValue, bucket))
+    written(live, mirror)
+    assert sorted(bucket.values) == ["device.a", "device.b", "device.c", "model"]
+    written(live, mirror)
+    assert "device.late" in bucket.values
     live.close()

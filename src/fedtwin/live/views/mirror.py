@@ -36,6 +36,7 @@ class Mirror:
         if not core.started:
             return
         twin = core.twin
+        devices = list(zip(core.names, twin.devices, strict=True))  # before the first await: a device may join during it
         state = {
             "version": core.version,
             "round": core.round,
@@ -43,7 +44,7 @@ class Mirror:
             "min_mean_samples": twin.min_mean_samples,
         }
         await self._put("model", tuple(state.values()), state)
-        for name, device in zip(list(core.names), twin.devices, strict=True):
+        for name, device in devices:
             await self._put(f"device.{name}", device, {**device_to_dict(device), "mean_cost": device.mean_cost})
 
     async def _put(self, key: str, state: object, shown: object) -> None:

@@ -15,6 +15,7 @@ from pathlib import Path
 
 import pytest
 from nats.aio.client import Client
+from nats.js.errors import KeyNotFoundError, NotFoundError
 
 from fedtwin.live.broker.process import Broker, BrokerOptions
 from fedtwin.live.broker.provisioning import provision
@@ -50,10 +51,15 @@ def mixes_again(fleet: Plant, count: int = 5, limit_s: float = AGAIN_S) -> None:
 
 
 async def twin_shows(url: str, key: str) -> bool:
+    """Within a minute: the bucket is written now and then, not with every upload."""
     client = Client()
     await client.connect([url])
     try:
-        return bool((await (await client.jetstream().key_value("fedtwin-main-twin")).get(key)).value)
+        for _ in range(120):
+            with suppress(NotFoundError, KeyNotFoundError):
+                return bool((await (await client.jetstream().key_value("fedtwin-main-twin")).get(key)).value)
+            await asyncio.sleep(0.5)
+        return False
     finally:
         await client.close()
 

@@ -145,3 +145,9 @@ def test_policies_are_compared_as_objects_too(tmp_path: Path) -> None:
     assert not (tmp_path / "out").exists()
     with pytest.raises(fedtwin.FedtwinError, match="A figure takes schemes by name"):
         fedtwin.figure("3", schemes=[made_here(1.0)])  # type: ignore[list-item]
+
+
+@pytest.mark.parametrize("seeds", [0, -1, "3", [], [1.5], [True]])
+def test_seeds_are_how_many_or_which(seeds: Any) -> None:
+    with pytest.raises(FedtwinError, match="it must be how many seeds, at least 1, or a list of seeds"):
+        compare({"run.rounds": 5}, ["CU-UCB"], seeds=seeds)

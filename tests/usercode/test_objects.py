@@ -3,11 +3,14 @@
 import importlib
 import json
 import linecache
+import operator
 import subprocess
 import sys
+from functools import partial
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 from fedtwin.config import config_hash, load_config
@@ -19,6 +22,7 @@ from fedtwin.sim.given import configured
 from fedtwin.usercode import load_object, name_of_object
 from fedtwin.usercode.digest import digest_of
 from fedtwin.usercode.loading import HELD
+from fedtwin.usercode.values import ValueDigest
 
 MODULE = """from fedtwin import Policy
 
@@ -226,3 +230,21 @@ def test_a_resumed_run_of_an_object_is_the_same(tmp_path: Path, monkeypatch: pyt
         simulate({"run.rounds": 100}, policy=policy, out=tmp_path / "cut", on_round=stop)
     resumed = resume(tmp_path / "cut")
     assert resumed.summary == whole.summary and resumed.identity == whole.identity
+
+
+TWO = {
+    "signs on one line": [lambda view: view.mean_cost + view.queue, lambda view: view.mean_cost - view.queue],
+    "builtins": [partial(max, 1.0), partial(min, 1.0)],
+    "functions of a library": [operator.add, operator.sub],
+    "methods of types": [list.__getitem__, list.__contains__],
+    "methods of dictionaries": [{"a": 1.0}.get, {"a": 2.0}.get],
+    "operations on arrays": [np.minimum, np.maximum],
+}
+
+
+@pytest.mark.parametrize("pair", TWO.values(), ids=TWO)
+def test_what_differs_in_one_file_or_in_a_library_differs_in_its_digest(pair: list[Any]) -> None:
+    digests = [ValueDigest(), ValueDigest()]
+    for digest, value in zip(digests, pair, strict=True):
+        digest.add(value)
+    assert digests[0].hexdigest() != digests[1].hexdigest()

@@ -82,12 +82,11 @@ def comparison_jobs(
     base: Config, schemes: Sequence[Scheme], seeds: int | Sequence[int], folder: Path | None = None
 ) -> list[Job]:
     """The runs of a comparison. Code of the user's is looked for in ``folder`` first."""
-    if isinstance(seeds, int):
-        if seeds < 1:
-            raise FedtwinError(f"seeds = {seeds} is not allowed: it must be how many seeds, at least 1, or a list of seeds.")
-        seeds = range(base.run.seed, base.run.seed + seeds)
+    which = range(base.run.seed, base.run.seed + seeds) if isinstance(seeds, int) else seeds
+    if isinstance(which, str) or not which or not all(type(seed) is int for seed in which):
+        raise FedtwinError(f"seeds = {seeds!r} is not allowed: it must be how many seeds, at least 1, or a list of seeds.")
     configs = [scheme_config(base, scheme, folder) for scheme in schemes]
-    return [Job(replace_settings(config, {"run.seed": seed})) for config in configs for seed in seeds]
+    return [Job(replace_settings(config, {"run.seed": seed})) for config in configs for seed in which]
 
 
 def _summaries(

@@ -13,7 +13,18 @@ from contextlib import suppress
 from enum import Enum
 from inspect import getattr_static
 from numbers import Number
-from types import CodeType, FunctionType, MethodType, ModuleType, SimpleNamespace
+from types import (
+    BuiltinFunctionType,
+    ClassMethodDescriptorType,
+    CodeType,
+    FunctionType,
+    MethodDescriptorType,
+    MethodType,
+    MethodWrapperType,
+    ModuleType,
+    SimpleNamespace,
+    WrapperDescriptorType,
+)
 from typing import Any
 
 import numpy as np
@@ -101,6 +112,13 @@ class ValueDigest:
                 self._say(_text(value))
             case CodeType():
                 self._add_code(value)
+            case BuiltinFunctionType() | MethodWrapperType():
+                self._say(value.__qualname__)
+                self.add(value.__self__)
+            case WrapperDescriptorType() | MethodDescriptorType() | ClassMethodDescriptorType():
+                self._say(value.__objclass__.__qualname__, value.__qualname__)
+            case np.ufunc():
+                self._say(value.__name__)
             case _ if library == "torch":
                 self._add_torch(value)
             case _ if library == "numba":
@@ -153,8 +171,8 @@ class ValueDigest:
         self.modules[str(function.__module__)] = None
         self.functions.append(function)
         self._add_code(function.__code__)
-        if file.startswith("<"):
-            self._say(*byte_code(function.__code__))
+        place = place_in_source(function.__code__)
+        self._say(*(byte_code(function.__code__) if file.startswith("<") or place is None else [place]))
         self._all((function.__defaults__, function.__kwdefaults__, dict(function.__dict__)))
         for cell in function.__closure__ or ():
             try:
@@ -210,6 +228,12 @@ class ValueDigest:
         for word in words:
             data = word.encode("utf-8", "backslashreplace")
             self._hash.update(len(data).to_bytes(8, "little") + data)
+
+
+def place_in_source(code: CodeType) -> str | None:
+    """Where a function ends in its file: of several in one file, which one it is, whatever the version of Python."""
+    ends = [(last, column) for _, last, _, column in code.co_positions() if last is not None and column is not None]
+    return f"{code.co_firstlineno} {max(ends)}" if ends else None
 
 
 def byte_code(code: CodeType) -> Iterator[str]:

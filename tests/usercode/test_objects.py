@@ -248,3 +248,22 @@ def test_what_differs_in_one_file_or_in_a_library_differs_in_its_digest(pair: li
     for digest, value in zip(digests, pair, strict=True):
         digest.add(value)
     assert digests[0].hexdigest() != digests[1].hexdigest()
+
+
+LOOP = """import fedtwin
+POLICIES = {sign: fedtwin.Policy(lambda view, knobs, sign=sign: sign * view.queue, power="optimal") for sign in (1.0, -1.0)}
+for key, policy in POLICIES.items():
+    chosen = policy
+LAST = policy
+ONCE = POLICIES[1.0]
+"""
+
+
+def test_a_name_that_a_loop_gave_is_not_the_objects(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "looped.py").write_text(LOOP, encoding="utf-8")
+    monkeypatch.syspath_prepend(tmp_path)
+    looped = importlib.import_module("looped")
+    assert name_of_object("policy.name", looped.POLICIES[1.0])[0] == "looped:ONCE"
+    assert name_of_object("policy.name", looped.policy)[0] == "looped:LAST"
+    del looped.LAST
+    assert name_of_object("policy.name", looped.policy)[0].startswith("object:"), "neither looped:policy nor looped:chosen"

@@ -4,8 +4,10 @@ Where a module has it as an attribute, that is ``module:attribute``, as if the u
 and a run's folder keeps its source. Any other object gets a name that only this process knows, with the digest of its code.
 """
 
+import ast
 import sys
 from collections.abc import Iterator
+from pathlib import Path
 from types import ModuleType
 from typing import Any
 
@@ -56,7 +58,34 @@ def _places(value: Any) -> Iterator[tuple[ModuleType, str]]:
         if isinstance(module, ModuleType):
             attributes = [name for name, held in list(vars(module).items()) if held is value]
             for attribute in sorted(attributes, key=lambda name: name.startswith("_")):
-                yield module, attribute
+                if _stays_bound(module, attribute):
+                    yield module, attribute
+
+
+def _stays_bound(module: ModuleType, attribute: str) -> bool:
+    """The module's source binds the name once and in no loop, so that it means the same object whenever the file is loaded."""
+    try:
+        tree = ast.parse(Path(str(module.__file__)).read_bytes())
+    except (AttributeError, OSError, SyntaxError, ValueError):
+        return True
+    return list(_bindings(tree, attribute)) in ([], [False])
+
+
+def _bindings(node: ast.AST, name: str, in_loop: bool = False) -> Iterator[bool]:
+    """For every place outside of functions and classes that binds a name: whether that is in a loop."""
+    for part in ast.iter_child_nodes(node):
+        match part:
+            case ast.FunctionDef() | ast.AsyncFunctionDef() | ast.ClassDef():
+                if part.name == name:
+                    yield in_loop
+                continue
+            case ast.Lambda() | ast.ListComp() | ast.SetComp() | ast.DictComp() | ast.GeneratorExp():
+                continue
+            case ast.Name(id=bound, ctx=ast.Store()) if bound == name:
+                yield in_loop
+            case ast.alias() if (part.asname or part.name.partition(".")[0]) == name:
+                yield in_loop
+        yield from _bindings(part, name, in_loop or isinstance(part, ast.For | ast.AsyncFor | ast.While))
 
 
 def _is_found(setting: str, name: str, folder: str | None, value: Any) -> bool:

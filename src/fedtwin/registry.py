@@ -1,9 +1,15 @@
-"""Names of the policies and of the paper's schemes. Data only: the code behind a name is imported when it is used."""
+"""Names of all that can be exchanged. Data only: the code behind a name is imported when it is used.
+
+A package can add names of its own: an entry point of the group ``fedtwin.<kind>``, such as ``fedtwin.policies``.
+"""
 
 from dataclasses import dataclass
+from functools import cache
+from importlib.metadata import entry_points
 from typing import Literal
 
 Mode = Literal["async", "sync"]
+Kind = Literal["policies", "channels", "loads", "availabilities", "aggregators"]
 
 POLICIES: dict[str, str] = {
     "cu-ucb": "fedtwin.policies.cu_ucb:POLICY",
@@ -12,6 +18,44 @@ POLICIES: dict[str, str] = {
     "random": "fedtwin.policies.random_choice:POLICY",
     "genie": "fedtwin.policies.genie:POLICY",
 }
+CHANNELS: dict[str, str] = {
+    "rayleigh": "fedtwin.world.rayleigh:CHANNEL",
+}
+LOADS: dict[str, str] = {
+    "normal": "fedtwin.world.normal_load:LOAD",
+}
+AVAILABILITIES: dict[str, str] = {
+    "always": "fedtwin.world.always:AVAILABILITY",
+}
+AGGREGATORS: dict[str, str] = {}
+
+BUILT_IN: dict[Kind, dict[str, str]] = {
+    "policies": POLICIES,
+    "channels": CHANNELS,
+    "loads": LOADS,
+    "availabilities": AVAILABILITIES,
+    "aggregators": AGGREGATORS,
+}
+
+
+def is_built_in(kind: Kind, name: str) -> bool:
+    return name in BUILT_IN[kind]
+
+
+def target_of(kind: Kind, name: str) -> str | None:
+    """``module:attribute`` behind a name: fedtwin's own, one that an installed package has, or itself. None: nobody has it."""
+    return BUILT_IN[kind].get(name) or (name if ":" in name else installed(kind).get(name))
+
+
+@cache
+def installed(kind: Kind) -> dict[str, str]:
+    """The names that installed packages bring; fedtwin's own names stay its own."""
+    return {point.name: point.value for point in entry_points(group=f"fedtwin.{kind}") if point.name not in BUILT_IN[kind]}
+
+
+def names_of(kind: Kind) -> str:
+    """Every name that can be given, for an error message."""
+    return ", ".join([*BUILT_IN[kind], *installed(kind)]) + ", or module:attribute of your own"
 
 
 @dataclass(frozen=True)
@@ -40,4 +84,4 @@ def find_scheme(name: str) -> Scheme | None:
 
 def known_names() -> str:
     """Every name ``policy.name`` takes, for an error message."""
-    return ", ".join([*POLICIES, *SCHEMES]) + ", or module:attribute of a policy of your own"
+    return ", ".join([*POLICIES, *installed("policies"), *SCHEMES]) + ", or module:attribute of a policy of your own"

@@ -21,10 +21,9 @@ import numpy as np
 from benchmarks.sweep_scaling import measure as measure_sweep
 from fedtwin.config import Config, load_config
 from fedtwin.draws import Purpose, ranks
-from fedtwin.policies import policy_of, power_rule
 from fedtwin.sim import simulate
 from fedtwin.sim.fast import run as fast
-from fedtwin.sim.fast.compile import kernels
+from fedtwin.sim.fast.compile import exchanged_in, kernels
 from fedtwin.sim.fast.state import Start
 from fedtwin.world.fleet import fleet_columns
 
@@ -117,7 +116,7 @@ def warm_up(start: Start) -> None:
 
 def microseconds(config: Config, *, indexed: bool, warm: bool, rounds: int) -> float:
     """Per round, set-up aside: choosing, asking, and keeping scores in order."""
-    own = kernels(policy_of(config), config.policy.name, power_rule(config), config.run.mode)
+    own = kernels(exchanged_in(config))
     start = started(config, indexed=indexed, warm=warm)
     while not own.begin(start.state, start.rules, start.order):
         pass

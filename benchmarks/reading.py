@@ -21,7 +21,10 @@ from fedtwin.twin import Twin, new_twin
 from fedtwin.twin.update import Offer, accepted, declined, observed, uploaded
 
 MOMENTS, TENTH = 30, 10
-COLUMNS = ("device", "round", "clock_s", "arrived", "declined", "gain", "cpu_hz", "compute_s", "cost")
+COLUMNS = (
+    *("device", "round", "clock_s", "arrived", "declined", "gain", "cpu_hz", "compute_s", "cost"),
+    *("upload_s", "compute_j", "upload_j"),
+)
 Found = TypeVar("Found")
 
 
@@ -69,13 +72,14 @@ def replay(run: Run, until: int) -> Twin:
             if round_ > opened:
                 opened = round_
                 if arrived is not None:
-                    twin = uploaded(twin, arrived, computing.pop(arrived), at_s)
+                    twin = uploaded(twin, arrived, computing.pop(arrived), at_s, None)
             if round_ == until:
                 return twin
             if not declined_:
-                offer = Offer(*offered)
+                gain, cpu_hz, compute_s, cost, upload_s, compute_j, upload_j = offered
+                offer = Offer(gain, cpu_hz, compute_s, cost, compute_s + upload_s, compute_j + upload_j)
                 twin = accepted(twin, device, round_, offer, at_s, counted=round_ > 0)
-                twin = observed(twin, device, offer.cost) if round_ > 0 else twin
+                twin = observed(twin, device, offer.cost, offer.time_s, offer.energy_j) if round_ > 0 else twin
                 computing[device] = offer.compute_s
             elif round_ > 0:
                 twin = declined(twin, device, offered[0], offered[1], at_s)

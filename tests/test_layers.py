@@ -14,7 +14,7 @@ import fedtwin
 ROOT = Path(fedtwin.__file__).parent
 LAYERS = [
     *("errors", "files", "draws", "usercode", "compiling", "registry", "parts", "processes", "supervision"),
-    *("config", "formulas", "world", "twin", "policies", "learning", "records", "coordinator"),
+    *("config", "formulas", "world", "twin", "policies", "prediction", "learning", "records", "coordinator"),
     *("sim", "live", "runs", "experiments", "figures", "cli", "__main__"),
 ]
 DECIDES = ("twin", "policies", "coordinator")

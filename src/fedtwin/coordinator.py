@@ -7,17 +7,30 @@ a device is asked at most once a round. When an upload arrives: ``report``; when
 
 import math
 from collections.abc import Callable
-from typing import NamedTuple
+from dataclasses import dataclass
+from typing import Any, Literal, NamedTuple
 
 from fedtwin.errors import FedtwinError
-from fedtwin.policies.base import Knobs, OraclePolicy, Policy, View, as_if_told, last_if_nan
+from fedtwin.policies.base import Knobs, News, OraclePolicy, Policy, Prediction, View, as_if_told, last_if_nan
+from fedtwin.policies.checks import check_explanation, check_state, sentence_of_hidden_look, with_other_facts
 from fedtwin.policies.failures import score_of, sentence_of_chance, sentence_of_nan
 from fedtwin.twin import update
-from fedtwin.twin.state import Status, Twin, queue_at, total_queue
+from fedtwin.twin.state import DeviceTwin, Fact, Status, Twin, mean_heard, queue_at, total_queue
 from fedtwin.twin.update import Offer
 from fedtwin.usercode import is_ours
 
-TrueCost = Callable[[int], float]
+GainKnown = Literal["last-heard", "current", "mean"]
+Predict = Callable[[float, float, float], Prediction]
+OfDevice = Callable[[int], float]
+
+
+@dataclass(frozen=True)
+class Now:
+    """The moment of a decision, and what only a simulation can tell of it: true gains (channel sounding), true costs."""
+
+    at_s: float
+    gain: OfDevice | None = None
+    true_cost: OfDevice | None = None
 
 
 class Decision(NamedTuple):
@@ -27,18 +40,21 @@ class Decision(NamedTuple):
     device: int
     score: float
     queue: float
+    known_gain: float = math.nan
+    known_gain_age_s: float = math.nan
 
 
 class Snapshot(NamedTuple):
-    """Every device as it stood at a decision: who could be asked, its queue, its score."""
+    """Every device as it stood at a decision: who could be asked, its queue, its score, and the parts of the score, if said."""
 
     available: list[bool]
     queues: list[float]
     scores: list[float]
+    explained: list[dict[str, float]] | None
 
 
 class Coordinator:
-    """``ranks`` break ties; an oracle policy needs ``true_cost`` with every choice. ``policy_name`` is for error messages."""
+    """``ranks`` break ties; ``predict`` serves a policy that asks for it. ``policy_name`` is for error messages."""
 
     def __init__(
         self,
@@ -49,6 +65,8 @@ class Coordinator:
         *,
         policy_name: str,
         learn_on_selection: bool,
+        predict: Predict,
+        gain_known: GainKnown = "last-heard",
     ) -> None:
         self.twin = twin
         self.round = 0
@@ -57,6 +75,8 @@ class Coordinator:
         self._knobs = knobs
         self._ranks = ranks
         self._learn_on_selection = learn_on_selection
+        self._predict, self._gain_known = predict, gain_known
+        self._states: list[Any] = [self._first_state() for _ in twin.devices]
         self._asked: set[int] = set()
 
     def open_round(self) -> None:
@@ -64,15 +84,15 @@ class Coordinator:
         self.round += 1
         self._asked.clear()
 
-    def choose(self, true_cost: TrueCost | None = None) -> Decision | None:
+    def choose(self, now: Now) -> Decision | None:
         """n*(t), the arg min of the policy's score over the devices that may be asked; None when nobody is left."""
         best: tuple[float, int, View] | None = None
         a_number = False
         for device in range(len(self.twin.devices)):
             if not self._may_be_asked(device):
                 continue
-            view = self._view(device)
-            number, rank = self._score(view, true_cost), self._ranks[device]
+            view = self.view(device, now)
+            number, rank = self._score(view, now), self._ranks[device]
             score = last_if_nan(number)
             a_number = a_number or score == number
             if best is None or score < best[0] or (score == best[0] and rank < best[1]):
@@ -80,12 +100,12 @@ class Coordinator:
         if best is None:
             return None
         if not a_number and not self._asked:
-            self._refuse_nan(true_cost)
+            self._refuse_nan(now)
         score, _, view = best
-        if self._policy_is_users and (again := last_if_nan(self._score(view, true_cost))) != score:
-            raise FedtwinError(sentence_of_chance(self._policy_name, view, score, again))
+        if self._policy_is_users:
+            self._hold_to_its_word(view, score, now)
         self.mark_asked(view.device)
-        return Decision(self.round, view.device, score, view.queue)
+        return Decision(self.round, view.device, score, view.queue, view.gain, view.gain_age_s)
 
     def mark_asked(self, device: int) -> None:
         """The device has been asked in this round."""
@@ -95,6 +115,7 @@ class Coordinator:
         """A device more; it loses ties against those before it. Returns its number."""
         self.twin = update.joined(self.twin, samples, max(self.round, 1), at_s)
         self._ranks.append(len(self._ranks))
+        self._states.append(self._first_state())
         return len(self._ranks) - 1
 
     def set_status(self, device: int, status: Status) -> None:
@@ -105,14 +126,26 @@ class Coordinator:
         """Telemetry came in."""
         self.twin = update.told(self.twin, device, gain, cpu_hz, at_s)
 
-    def snapshot(self, true_cost: TrueCost | None = None) -> Snapshot:
+    def snapshot(self, now: Now) -> Snapshot:
         """What the decision about to be taken rests on, for every device."""
-        views = [self._view(device) for device in range(len(self.twin.devices))]
+        views = [self.view(device, now) for device in range(len(self.twin.devices))]
+        scores = [last_if_nan(self._score(view, now)) for view in views]
         return Snapshot(
             [self._may_be_asked(view.device) for view in views],
             [view.queue for view in views],
-            [last_if_nan(self._score(view, true_cost)) for view in views],
+            scores,
+            [self._explained(view, score) for view, score in zip(views, scores, strict=True)] if self._policy.explain else None,
         )
+
+    def explain(self, device: int, now: Now) -> dict[str, float]:
+        """The parts that the device's score is the sum of, by name; empty where the policy does not say."""
+        view = self.view(device, now)
+        return self._explained(view, last_if_nan(self._score(view, now)))
+
+    def _explained(self, view: View, score: float) -> dict[str, float]:
+        if self._policy.explain is None:
+            return {}
+        return check_explanation(self._policy_name, self._policy.explain, view, self._knobs, score)
 
     def total_queue(self) -> float:
         """Σ_n Q_n(t) at the current round, before its selection is accepted."""
@@ -126,39 +159,75 @@ class Coordinator:
         """The device takes the round. The first M dispatches are not counted in Γ, Q and the objective."""
         self.twin = update.accepted(self.twin, device, self.round, offer, at_s, counted=counted)
         if counted and self._learn_on_selection:
-            self.twin = update.observed(self.twin, device, offer.cost)
+            self._observe(device, offer.cost, offer.time_s, offer.energy_j, None)
 
     def decline(self, device: int, gain: float | None, cpu_hz: float | None, at_s: float) -> None:
-        """The device finds no power that meets C5 and C6: nothing is spent, and the next best is asked."""
+        """The device finds no power that meets C5 and C6, or is not there: nothing is spent, and the next best is asked."""
         self.twin = update.declined(self.twin, device, gain, cpu_hz, at_s)
+        self._hear(device, News(self.round, math.nan, math.nan, math.nan, math.nan, True))
 
-    def report(self, device: int, cost: float, compute_s: float, at_s: float) -> int:
+    def report(
+        self,
+        device: int,
+        cost: float,
+        compute_s: float,
+        at_s: float,
+        *,
+        time_s: float,
+        energy_j: float,
+        train_loss: float | None = None,
+    ) -> int:
         """An upload arrived and is mixed in. Returns its staleness: aggregations between its download and its upload."""
+        known = self.twin.devices[device]
+        staleness = self.staleness_of(device)
+        if known.counted and not self._learn_on_selection:
+            self._observe(device, cost, time_s, energy_j, train_loss)
+        elif train_loss is not None:
+            self._hear(device, News(self.round, math.nan, math.nan, math.nan, train_loss, False))
+        self.twin = update.uploaded(self.twin, device, compute_s, at_s, train_loss)
+        return staleness
+
+    def staleness_of(self, device: int) -> int:
+        """Aggregations since the device in flight downloaded the model."""
         known = self.twin.devices[device]
         if known.status != "in-flight" or known.model_version is None:
             raise ValueError(f"device {device} reports an update it was not asked for")
-        staleness = self.twin.model_version - known.model_version
-        if known.counted and not self._learn_on_selection:
-            self.twin = update.observed(self.twin, device, cost)
-        self.twin = update.uploaded(self.twin, device, compute_s, at_s)
-        return staleness
+        return self.twin.model_version - known.model_version
 
     def report_late(self) -> None:
         """An upload is mixed in whose task had been given up."""
         self.twin = update.uploaded_late(self.twin)
 
-    def give_up(self, device: int, cost: float, status: Status) -> None:
+    def give_up(self, device: int, cost: float, status: Status, *, time_s: float, energy_j: float) -> None:
         """The update will not come; it is charged ``cost``, so that a device that never delivers does not look cheap."""
         known = self.twin.devices[device]
         if known.counted and not self._learn_on_selection:
-            self.twin = update.observed(self.twin, device, cost)
+            self._observe(device, cost, time_s, energy_j, None)
         self.set_status(device, status)
+
+    def _observe(self, device: int, cost: float, time_s: float, energy_j: float, train_loss: float | None) -> None:
+        self.twin = update.observed(self.twin, device, cost, time_s, energy_j)
+        loss = math.nan if train_loss is None else train_loss
+        self._hear(device, News(self.round, cost, time_s, energy_j, loss, False))
+
+    def _hear(self, device: int, news: News) -> None:
+        """The policy's own state of the device changes, if it has one."""
+        policy = self._policy
+        if policy.observe is not None:
+            old = self._states[device]
+            new = policy.observe(old, news, self._knobs)
+            self._states[device] = check_state(self._policy_name, policy, new, device, news) if self._policy_is_users else new
+
+    def _first_state(self) -> Any:
+        return self._policy.state() if self._policy.state is not None else ()
 
     def _may_be_asked(self, device: int) -> bool:
         return self.twin.devices[device].status == "idle" and device not in self._asked
 
-    def _view(self, device: int) -> View:
-        known = self.twin.devices[device]
+    def view(self, device: int, now: Now) -> View:
+        """What the policy may look at."""
+        known, twin = self.twin.devices[device], self.twin
+        gain, gain_age_s = self._gain(device, known, now)
         return View(
             self.round,
             device,
@@ -166,20 +235,55 @@ class Coordinator:
             known.selections,
             known.observations,
             known.mean_cost,
-            queue_at(known.queue, known.queue_round, self.round, self.twin.min_mean_samples),
-            math.nan if known.gain is None else known.gain.value,
-            math.nan if known.compute_s is None else known.compute_s.value,
+            queue_at(known.queue, known.queue_round, self.round, twin.min_mean_samples),
+            gain,
+            _value(known.compute_s),
+            gain_age_s,
+            _age_s(known.compute_s, now),
+            twin.model_version - (known.model_version or 0),
+            _value(known.train_loss),
+            self._prediction(known, gain) if self._policy.predicts else (),
+            self._states[device],
         )
 
-    def _score(self, view: View, true_cost: TrueCost | None) -> float:
+    def _gain(self, device: int, known: DeviceTwin, now: Now) -> tuple[float, float]:
+        """What the twin believes of the link, and how old that is."""
+        if self._gain_known == "current" and now.gain is not None:
+            return now.gain(device), 0.0
+        if self._gain_known == "mean":
+            return mean_heard(known.gain_sum, known.gains), _age_s(known.gain, now)
+        return _value(known.gain), _age_s(known.gain, now)
+
+    def _prediction(self, known: DeviceTwin, gain: float) -> Prediction:
+        return self._predict(gain, mean_heard(known.cpu_hz_sum, known.cpus), known.samples.value)
+
+    def _score(self, view: View, now: Now) -> float:
         if isinstance(self._policy, Policy):
             return score_of(self._policy_name, self._policy.score, view, self._knobs)
-        if true_cost is None:
+        if now.true_cost is None:
             raise TypeError("an oracle policy chooses only where the true costs are known")
-        return score_of(self._policy_name, self._policy.score, view, true_cost(view.device), self._knobs)
+        return score_of(self._policy_name, self._policy.score, view, now.true_cost(view.device), self._knobs)
 
-    def _refuse_nan(self, true_cost: TrueCost | None) -> None:
+    def _hold_to_its_word(self, view: View, score: float, now: Now) -> None:
+        """The same arguments give the same score; where a policy has a lead, so do other facts that change by themselves."""
+        if self._policy.lead is not None and last_if_nan(self._score(with_other_facts(view), now)) != score:
+            again = last_if_nan(self._score(view, now))
+            if again == score:
+                raise FedtwinError(sentence_of_hidden_look(self._policy_name, view))
+            raise FedtwinError(sentence_of_chance(self._policy_name, view, score, again))
+        if self._policy.lead is None and (again := last_if_nan(self._score(view, now))) != score:
+            raise FedtwinError(sentence_of_chance(self._policy_name, view, score, again))
+
+    def _refuse_nan(self, now: Now) -> None:
         """Nobody has a score in this round: an error, unless it is only for want of what the devices have not told yet."""
-        idle = [as_if_told(self._view(device)) for device in range(len(self.twin.devices)) if self._may_be_asked(device)]
-        if all(math.isnan(self._score(view, true_cost)) for view in idle):
+        idle = [as_if_told(self.view(device, now)) for device in range(len(self.twin.devices)) if self._may_be_asked(device)]
+        if all(math.isnan(self._score(view, now)) for view in idle):
             raise FedtwinError(sentence_of_nan(self._policy_name, self.round))
+
+
+def _value(fact: Fact | None) -> float:
+    return math.nan if fact is None else fact.value
+
+
+def _age_s(fact: Fact | None, now: Now) -> float:
+    return math.nan if fact is None else now.at_s - fact.learned_s

@@ -29,6 +29,9 @@ class Purpose(IntEnum):
     PARTITION = 6
     TRAINING = 7
     MODEL = 8
+    CHANNEL = 9
+    LOAD = 10
+    AVAILABILITY = 11
 
 
 def as_word(z: Any) -> Any:

@@ -18,16 +18,16 @@ NO_SETTINGS: tuple[()] = ()
 
 def check_schema(what: str, schema: Any, allowed: tuple[type, ...] = (float, int, bool)) -> None:
     """Whoever declares settings, or a state, hears at once what they cannot be."""
-    words = " or ".join(kind.__name__ for kind in allowed)
-    if not (isinstance(schema, type) and issubclass(schema, tuple) and hasattr(schema, "_fields") and schema._fields):
+    words, named = " or ".join(kind.__name__ for kind in allowed), getattr(schema, "_fields", ())
+    if not (isinstance(schema, type) and issubclass(schema, tuple) and named):
         raise FedtwinError(f"{what} = {schema!r} is not a NamedTuple class whose fields are {words}.")
-    hints = get_type_hints(schema)
-    for field in schema._fields:
+    hints, defaults = get_type_hints(schema), getattr(schema, "_field_defaults", {})
+    for field in named:
         if hints.get(field) not in allowed:
             raise FedtwinError(f"{what}: {schema.__name__}.{field} must be annotated {words}.")
-        if field not in schema._field_defaults:
+        if field not in defaults:
             raise FedtwinError(f"{what}: {schema.__name__}.{field} needs a default.")
-        if type(schema._field_defaults[field]) is not hints[field]:
+        if type(defaults[field]) is not hints[field]:
             raise FedtwinError(f"{what}: the default of {schema.__name__}.{field} must be of type {hints[field].__name__}.")
 
 
@@ -51,8 +51,8 @@ def settings_of(setting: str, schema: Any, given: Mapping[str, Any]) -> Any:
         found = _adapter(schema).validate_python({**schema._field_defaults, **given})
     except ValidationError as error:
         first = error.errors()[0]
-        name, message = first["loc"][0], first["msg"].removeprefix("Input should be ").removeprefix("Value error, ")
-        raise FedtwinError(f"{setting}.{name} = {first['input']!r} is not allowed: it must be {message}.") from None
+        where, message = first["loc"][0], first["msg"].removeprefix("Input should be ").removeprefix("Value error, ")
+        raise FedtwinError(f"{setting}.{where} = {first['input']!r} is not allowed: it must be {message}.") from None
     for name, value in zip(schema._fields, found, strict=True):
         if type(value) is int and abs(value) > LARGEST_WHOLE:
             raise FedtwinError(f"{setting}.{name} = {value} is not allowed: it must be a whole number up to 1e12.")

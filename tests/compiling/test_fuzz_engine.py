@@ -10,7 +10,6 @@ import pytest
 
 from fedtwin.config import Config, load_config, replace_settings
 from fedtwin.errors import FedtwinError, FedtwinWarning
-from fedtwin.policies import policy_of
 from fedtwin.sim import resume, simulate
 from fedtwin.sim.fast import compile as fast_compile
 from tests.compiling.programs import Program, Writer
@@ -38,7 +37,7 @@ def whole_way(program: Program, tmp_path: Path) -> bool:
     (tmp_path / "code" / "mine.toml").write_text(f"[policy]\nname = '{name}'\n[run]\nrounds = {ROUNDS}\n", encoding="utf-8")
     config = load_config(tmp_path / "code" / "mine.toml", {"run.engine": "readable"})
     expected = played(config)
-    understood = fast_compile.obstacle_to_compiling(policy_of(config)) is None
+    understood = fast_compile.obstacle_to_compiling(fast_compile.exchanged_in(config)) is None
     again = replace_settings(config, {"run.engine": "compiled" if understood else "auto"})
     assert played(again) == expected
     fast_compile._made.clear()

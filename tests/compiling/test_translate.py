@@ -17,7 +17,8 @@ from fedtwin.compiling import compiled, folder_of, translate
 from fedtwin.errors import FedtwinError
 from fedtwin.formulas.power import full_power_plan, optimal_plan
 from fedtwin.formulas.terms import Terms
-from fedtwin.world.world import draw_round
+from fedtwin.world import normal_load, rayleigh
+from fedtwin.world.parts import Moment, Processor
 
 seeds, devices, rounds = st.integers(0, 2**63 - 1), st.integers(0, 2**31), st.integers(0, 10**12)
 
@@ -26,10 +27,15 @@ seeds, devices, rounds = st.integers(0, 2**63 - 1), st.integers(0, 2**31), st.in
 def test_draws(seed: int, device: int, round_: int) -> None:
     start = draws.stream(seed, 2, device)
     assert compiled_stream(seed, 2, device) == start
-    assert compiled_draw(np.uint64(start), round_, 1e-11, 2e9, 2e8, 1e8) == draw_round(start, round_, 1e-11, 2e9, 2e8, 1e8)
+    at, same = Moment(start, device, round_, 0.5), Moment(np.uint64(start), device, round_, 0.5)  # type: ignore[arg-type]
+    cpu = Processor(2e9, 2e8, 1e8)
+    assert compiled_gain(same, 1e-11, ()) == rayleigh.gain(at, 1e-11, ())
+    assert compiled_cpu_hz(same, cpu, ()) == normal_load.cpu_hz(at, cpu, ())
 
 
-compiled_stream, compiled_draw = compiled(draws.stream), compiled(draw_round)
+compiled_stream, compiled_gain, compiled_cpu_hz = (
+    compiled(function) for function in (draws.stream, rayleigh.gain, normal_load.cpu_hz)
+)
 compiled_plans = {plan: compiled(plan) for plan in (optimal_plan, full_power_plan)}
 
 

@@ -32,7 +32,7 @@ def test_a_device_that_outlives_its_run_joins_the_next_with_its_settings(tmp_pat
         fresh = World(load_config(fleet.run / "config.toml"))
         sent = events_of(fleet.run, "dispatched")
         assert len(first) > 5 and len(sent) > 20 and not events_of(fleet.run, "refused")
-        assert all(event["gain"] == fresh.draw(event["device"], event["round"]).gain for event in sent)
+        assert all(event["gain"] == fresh.draw(event["device"], event["round"], 0.0).gain for event in sent)
         assert all(event["believed"] for event in events_of(fleet.run, "applied"))
 
 

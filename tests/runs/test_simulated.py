@@ -183,7 +183,7 @@ def test_a_traced_run_that_was_killed(tmp_path: Path) -> None:
     simulate(load_config(overrides={"run.rounds": 20}), out=tmp_path / "run", trace=True)
     assert len(open_run(tmp_path / "run").rounds["queues"][0].as_py()) == 30
     unfinish(tmp_path / "run", 12, 10_000, trace=True)
-    assert open_run(tmp_path / "run").rounds.column_names[-1] == "indices"
+    assert open_run(tmp_path / "run").rounds.column_names[-1] == "explained"
     unfinish_nothing = open_run(tmp_path / "run")
     assert unfinish_nothing.twin(round=12).devices and unfinish_nothing.summary["rounds"] == 12
 

@@ -16,7 +16,7 @@ def test_every_field_of_every_device_is_in_the_table(tmp_path: Path) -> None:
             assert row["device"] == number and row["mean_cost"] == device.mean_cost
             for field in DeviceTwin._fields:
                 known = getattr(device, field)
-                if field in ("samples", "gain", "cpu_hz", "compute_s"):
+                if field in ("samples", "gain", "cpu_hz", "compute_s", "train_loss"):
                     found = [row[f"{field}.{part}"] for part in Fact._fields]
                     assert found == (list(known) if known is not None else [None, None, None])
                 else:

@@ -14,7 +14,7 @@ from fedtwin.registry import POLICIES, SCHEMES
 from fedtwin.sim import simulate
 
 GOLDEN = Path(__file__).with_name("golden.json")
-NAMES = [*SCHEMES, "genie"]
+NAMES = [*SCHEMES, *(name for name in POLICIES if name not in {scheme.policy for scheme in SCHEMES.values()})]
 EXACT = ("round", "arrived", "device", "staleness", "declined", "decline_reason")
 CLOSE = ("clock_s", "gain", "cpu_hz", "power_w", "cost", "index", "total_queue")
 

@@ -38,7 +38,7 @@ def share_by_hand(config: Config, rounds: range) -> float:
     world = World(config)
 
     def feasible(device: int, round_: int) -> bool:
-        draw = world.draw(device, round_)
+        draw = world.draw(device, round_, 0.0)
         return optimal_plan(world.terms, draw.gain, draw.cpu_hz, world.fleet[device].samples).feasible
 
     admitted = [sum(feasible(device, round_) for round_ in rounds) > len(rounds) / 2 for device in range(len(world.fleet))]

@@ -9,7 +9,7 @@ from fedtwin.errors import FedtwinError
 from fedtwin.twin import Twin, new_twin, queue_at, total_queue, twin_from_json, twin_to_json
 from fedtwin.twin.update import Offer, accepted, declined, observed, uploaded, with_status
 
-OFFER = Offer(gain=1e-12, cpu_hz=2e9, compute_s=0.2, cost=0.4)
+OFFER = Offer(gain=1e-12, cpu_hz=2e9, compute_s=0.2, cost=0.4, time_s=0.5, energy_j=0.3)
 SAMPLES = [70, 85, 100]
 EVENTS = st.lists(st.tuples(st.sampled_from(["take", "pass", "decline"]), st.integers(0, 2)), max_size=60)
 
@@ -20,7 +20,7 @@ def play(events: list[tuple[str, int]], min_mean_samples: float) -> tuple[Twin, 
     for round_, (kind, device) in enumerate(events, start=1):
         if kind == "take":
             twin = accepted(twin, device, round_, OFFER, float(round_), counted=True)
-            twin = uploaded(observed(twin, device, OFFER.cost), device, 0.2, round_ + 0.5)
+            twin = uploaded(observed(twin, device, OFFER.cost, OFFER.time_s, OFFER.energy_j), device, 0.2, round_ + 0.5, 1.5)
         elif kind == "decline":
             twin = declined(twin, device, 1e-15, 1e9, float(round_))
     return twin, len(events) + 1
@@ -71,7 +71,7 @@ def test_facts_say_when_and_whence() -> None:
     device = twin.devices[1]
     assert device.status == "in-flight" and device.model_version == 0
     assert device.gain == (1e-12, 3.0, "measured") and device.compute_s == (0.2, 3.0, "estimated")
-    device = uploaded(twin, 1, 0.25, 4.0).devices[1]
+    device = uploaded(twin, 1, 0.25, 4.0, None).devices[1]
     assert device.status == "idle" and device.compute_s == (0.25, 4.0, "measured")
 
 

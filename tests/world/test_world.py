@@ -28,7 +28,7 @@ def test_a_larger_fleet_begins_with_the_same_devices() -> None:
 
 def test_fading_is_exponential_and_cpu_normal() -> None:
     world = World(Config())
-    draws = [world.draw(4, round_) for round_ in range(8000)]
+    draws = [world.draw(4, round_, 0.0) for round_ in range(8000)]
     device = world.fleet[4]
     assert stats.kstest([draw.gain / device.path_gain for draw in draws], "expon").pvalue > 1e-4
     assert stats.kstest([(draw.cpu_hz - device.cpu_hz_mean) / 2e8 for draw in draws], "norm").pvalue > 1e-4
@@ -36,22 +36,22 @@ def test_fading_is_exponential_and_cpu_normal() -> None:
 
 def test_slow_cpu_draws_are_clipped_at_the_floor() -> None:
     world = World(load_config(overrides={"compute.cpu_hz_std": 1e10}))
-    slowest = min(world.draw(0, round_).cpu_hz for round_ in range(200))
+    slowest = min(world.draw(0, round_, 0.0).cpu_hz for round_ in range(200))
     assert slowest == 1e8
 
 
 def test_the_world_is_a_pure_function_of_seed_device_and_round() -> None:
     one, same, other = World(Config()), World(Config()), World(load_config(overrides={"run.seed": 1}))
-    forward = [one.draw(device, round_) for device in range(5) for round_ in range(50)]
-    backward = [same.draw(device, round_) for device in reversed(range(5)) for round_ in reversed(range(50))]
+    forward = [one.draw(device, round_, 0.0) for device in range(5) for round_ in range(50)]
+    backward = [same.draw(device, round_, 0.0) for device in reversed(range(5)) for round_ in reversed(range(50))]
     assert forward == backward[::-1]
-    assert one.draw(0, 1) != other.draw(0, 1)
+    assert one.draw(0, 1, 0.0) != other.draw(0, 1, 0.0)
     assert len(set(forward)) == len(forward)
 
 
 def test_policies_and_objectives_do_not_change_the_world() -> None:
     changed = load_config(overrides={"policy.name": "Sy-fairness", "objective.energy_weight": 0.1, "run.rounds": 5})
-    assert World(changed).draw(3, 17) == World(Config()).draw(3, 17)
+    assert World(changed).draw(3, 17, 0.0) == World(Config()).draw(3, 17, 0.0)
 
 
 def test_largest_min_mean_samples() -> None:

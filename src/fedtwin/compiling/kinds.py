@@ -4,6 +4,7 @@ Whole numbers are 64 bits wide in compiled code, without end in Python; so every
 whole on one path and real on another is real in compiled code; that is the same number, but of −0 and 0.
 """
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, get_type_hints
 
@@ -79,15 +80,24 @@ def kind_of_value(value: Any) -> Kind | None:
     return None
 
 
-def kinds_of_arguments(function: Any) -> list[Kind]:
+Declared = Mapping[str, Any]
+"""NamedTuple classes that stand behind the arguments and fields annotated ``Any``, by their names; nothing where none does."""
+
+
+def kinds_of_arguments(function: Any, declared: Declared) -> list[Kind]:
     """The kinds that a function's annotations promise."""
-    hints = get_type_hints(function)
-    return [
-        _kind_of_annotation(hints.get(name), name) for name in function.__code__.co_varnames[: function.__code__.co_argcount]
-    ]
+    hints, code = get_type_hints(function), function.__code__
+    return [kind_of_annotation(hints.get(name), name, declared) for name in code.co_varnames[: code.co_argcount]]
 
 
-def _kind_of_annotation(annotation: Any, name: str) -> Kind:
+def kind_of_annotation(annotation: Any, name: str, declared: Declared) -> Kind:
+    """Of an argument or a field of that name."""
+    if annotation is Any:
+        annotation = declared.get(name)
+        if annotation is None:
+            return Tuple(())
+    if name == "stream":
+        return Word()
     if annotation is float:
         return Real()
     if annotation is int:
@@ -97,7 +107,9 @@ def _kind_of_annotation(annotation: Any, name: str) -> Kind:
     if isinstance(annotation, type) and hasattr(annotation, "_fields"):
         hints = get_type_hints(annotation)
         fields: Any = annotation._fields
-        return Record(annotation.__name__, tuple((field, _kind_of_annotation(hints[field], field)) for field in fields))
+        return Record(
+            annotation.__name__, tuple((field, kind_of_annotation(hints[field], field, declared)) for field in fields)
+        )
     raise UnclearError(f"nothing is known of its argument {name}")
 
 

@@ -8,6 +8,7 @@ are called.
 import ast
 import builtins
 import math
+from collections.abc import Iterable
 from contextlib import suppress
 from types import FunctionType
 from typing import Any
@@ -45,8 +46,9 @@ MOST_TURNS = 8
 class Reading:
     """All the functions that one function calls, understood: what each of their names means."""
 
-    def __init__(self, replaced: dict[Plain, Plain] | None = None) -> None:
+    def __init__(self, replaced: dict[Plain, Plain] | None = None, records: Iterable[Any] = ()) -> None:
         self.replaced = replaced or {}
+        self.records = list(records)
         self.names: dict[FunctionType, dict[str, Any]] = {}
         self._known: dict[tuple[FunctionType, tuple[Kind, ...]], Kind] = {}
         self._open: list[FunctionType] = []
@@ -208,8 +210,8 @@ class _Function:
                 return self._constant(value, repr(value))
             case ast.Name(id=name):
                 return scope[name] if name in scope else self._constant(self._meaning(node, scope), name)
-            case ast.Attribute(value=ast.Name(id=name), attr=field) if isinstance(scope.get(name), Record):
-                return self._field(scope[name], field)
+            case ast.Attribute(value=holder, attr=field) if isinstance(record := self._held(holder, scope), Record):
+                return self._field(record, field)
             case ast.Attribute():
                 return self._constant(self._meaning(node, scope), ast.unparse(node))
             case ast.UnaryOp(op=ast.Not(), operand=operand):
@@ -245,8 +247,17 @@ class _Function:
         if not isinstance(kind, Number):
             raise UnclearError(f"{words(kind)} stands where true or false is needed")
 
-    def _field(self, record: Kind, field: str) -> Kind:
-        assert isinstance(record, Record)
+    def _held(self, node: ast.expr, scope: Scope) -> Kind | None:
+        """The kind of a local name, or of a field of one: what ``view.state`` in ``view.state.mean`` is."""
+        match node:
+            case ast.Name(id=name):
+                return scope.get(name)
+            case ast.Attribute(value=holder, attr=field):
+                record = self._held(holder, scope)
+                return self._field(record, field) if isinstance(record, Record) else None
+        return None
+
+    def _field(self, record: Record, field: str) -> Kind:
         kind = dict(record.fields).get(field)
         if kind is None:
             raise UnclearError(f"a {record.name} has no {field} that is for compiled code")
@@ -317,6 +328,9 @@ class _Function:
         if isinstance(function, FunctionType) and function not in WORDS and function is not draws.uniform:
             named = {str(keyword.arg): self._value(keyword.value, scope) for keyword in keywords}
             return self._reading.read(function, _in_order(function, kinds, named))
+        if any(function is record for record in self._reading.records):
+            named = {str(keyword.arg): self._value(keyword.value, scope) for keyword in keywords}
+            return _made_record(function, kinds, named)
         if keywords:
             raise UnclearError("it calls a function that is not its own with keywords")
         if function in WORDS:
@@ -433,6 +447,17 @@ def _of_math(name: str, kinds: list[Kind]) -> Kind:
         if isinstance(kind, Truth):
             raise UnclearError(f"it calls math.{name} of true or false")
     return Truth() if name in guarded.TRUTH else Real()
+
+
+def _made_record(record: Any, kinds: list[Kind], named: dict[str, Kind]) -> Kind:
+    """A declared NamedTuple, every field of it given: Python would take a float as it is, and so does compiled code."""
+    given = dict(zip(record._fields, kinds, strict=False)) | named
+    if len(kinds) + len(named) != len(record._fields) or set(given) != set(record._fields):
+        raise UnclearError(f"it makes a {record.__name__} without giving each of {', '.join(record._fields)} once")
+    for field, kind in given.items():
+        if not isinstance(kind, Real):
+            raise UnclearError(f"it makes a {record.__name__} whose {field} is {words(kind)}: a real number is needed")
+    return Record(record.__name__, tuple((field, Real()) for field in record._fields))
 
 
 def _in_order(function: FunctionType, kinds: list[Kind], named: dict[str, Kind]) -> list[Kind]:

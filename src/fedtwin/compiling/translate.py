@@ -8,13 +8,22 @@ from collections.abc import Callable, Mapping
 from functools import cache
 from importlib.util import find_spec
 from types import CellType, CodeType, FunctionType
-from typing import Any, Literal
+from typing import Any, Literal, get_type_hints
 
 import numpy as np
 
 from fedtwin import draws
 from fedtwin.compiling import guarded
-from fedtwin.compiling.kinds import Number, UnclearError, as_real, kinds_of_arguments
+from fedtwin.compiling.kinds import (
+    Declared,
+    Number,
+    Truth,
+    UnclearError,
+    as_real,
+    kind_of_annotation,
+    kinds_of_arguments,
+    words,
+)
 from fedtwin.compiling.subset import WORDS, Reading
 from fedtwin.errors import CannotCompileError, FedtwinError
 from fedtwin.usercode.digest import digest_of
@@ -36,39 +45,43 @@ def is_ours(function: Any) -> bool:
     return isinstance(code, CodeType) and is_our_file(code.co_filename)
 
 
-def why_not(function: Plain, stand_in: Plain) -> str | None:
-    """Why a function of the user's cannot take the place of a stand-in in compiled code; None if it can."""
+def why_not(function: Plain, stand_in: Plain, declared: Declared | None = None) -> str | None:
+    """Why a function of the user's cannot take the place of a stand-in in compiled code; None if it can.
+
+    ``declared`` are the classes of settings and state that the part it belongs to declares.
+    """
     if is_ours(function):
         return None
     try:
-        _read(function, stand_in, {})
+        _read(function, stand_in, {}, declared or {})
     except UnclearError as refusal:
         return str(refusal)
     return None
 
 
-def compiled(function: Plain, replaced: Replaced | None = None) -> Any:
+def compiled(function: Plain, replaced: Replaced | None = None, declared: Mapping[Plain, Declared] | None = None) -> Any:
     """The function and all the plain functions it calls, compiled when first called.
 
-    ``replaced`` puts functions in the place of stand-ins, wherever these are called from here.
+    ``replaced`` puts functions in the place of stand-ins, wherever these are called from here; ``declared`` holds, by
+    stand-in, the classes that the part which replaces it declares.
     """
     if not can_compile():
         raise FedtwinError("The compiled engine needs Numba: pip install 'fedtwin[fast]', or run.engine = 'readable'.")
     os.environ.setdefault("NUMBA_DISABLE_INTEL_SVML", "1")  # vectors of other bits than the C library's
     replaced = replaced or {}
-    return _Translation(replaced, stamp(function, replaced)).of(function, function)
+    return _Translation(replaced, stamp(function, replaced), declared or {}).of(function, function)
 
 
 def compiled_as(function: Plain, stand_in: Plain) -> Any:
     """One function of the user's, compiled for the arguments of the stand-in whose place it can take."""
-    return _Translation({}, stamp(function)).of(function, stand_in)
+    return _Translation({}, stamp(function), {}).of(function, stand_in)
 
 
 class _Translation:
     """``tag`` is a part of every name: code of two policies, read from disk into one process, must not be linked together."""
 
-    def __init__(self, replaced: Replaced, tag: str) -> None:
-        self._replaced, self._tag = replaced, tag
+    def __init__(self, replaced: Replaced, tag: str, declared: Mapping[Plain, Declared]) -> None:
+        self._replaced, self._tag, self._declared = replaced, tag, declared
         self._ours: dict[Any, Any] = {draws.as_word: _as_word()}
         self._users: dict[Any, Any] = {draws.as_word: _as_word()}
 
@@ -76,7 +89,7 @@ class _Translation:
         if is_ours(function):
             return self._of_ours(function)
         try:
-            names = _read(function, stand_in, self._replaced).names
+            names = _read(function, stand_in, self._replaced, self._declared.get(stand_in, {})).names
         except UnclearError as refusal:
             raise CannotCompileError(str(refusal)) from None
         return self._of_users(function, names)
@@ -118,17 +131,27 @@ class _Translation:
         return njit(copy, error_model=error_model)
 
 
-def _read(function: Any, stand_in: Any, replaced: Replaced) -> Reading:
-    reading = Reading(dict(replaced))
+def _read(function: Any, stand_in: Any, replaced: Replaced, declared: Declared) -> Reading:
+    reading = Reading(dict(replaced), [record for record in declared.values() if record is not None])
     try:
-        kind = reading.read(function, kinds_of_arguments(stand_in))
+        kind = reading.read(function, kinds_of_arguments(stand_in, declared))
     except RecursionError:
         raise UnclearError("it is nested too deeply") from None
     if function is not stand_in:
+        _require_result(kind, get_type_hints(stand_in)["return"], declared)
+    return reading
+
+
+def _require_result(kind: Any, promised: Any, declared: Declared) -> None:
+    if promised is float:
         if not isinstance(kind, Number):
             raise UnclearError("it does not give a number")
         as_real(kind)
-    return reading
+    elif promised is bool:
+        if not isinstance(kind, Truth):
+            raise UnclearError("it does not give True or False")
+    elif kind != (wanted := kind_of_annotation(promised, "state", declared)):
+        raise UnclearError(f"it gives {words(kind)}, not {words(wanted)}")
 
 
 @cache
@@ -147,11 +170,18 @@ def stamp(function: Plain, replaced: Replaced | None = None) -> str:
             text.update(digest_of(called).encode())
         _add_code(text, called.__code__)
         values.add((called.__defaults__, called.__kwdefaults__))
+        if is_ours(called):
+            values.add([_held(cell.cell_contents) for cell in called.__closure__ or ()])
         for name in called.__code__.co_names:
             value = called.__globals__.get(name)
             values.add((name, value, getattr(value, "_fields", None), getattr(value, "_field_defaults", None)))
     text.update(values.hexdigest().encode())
     return text.hexdigest()[:16]
+
+
+def _held(value: Any) -> Any:
+    """What a closure of fedtwin's own holds: numbers, or a class that a part declares."""
+    return (value.__qualname__, value._fields) if isinstance(value, type) and hasattr(value, "_fields") else value
 
 
 def _add_code(text: Any, code: CodeType) -> None:

@@ -48,9 +48,8 @@ def build_config(base: Mapping[str, Any], overrides: Mapping[str, Any]) -> Confi
     """The configuration in nested settings, with ``{"section.key": value}`` laid over it, validated."""
     data: dict[str, Any] = {section: dict(keys) if isinstance(keys, Mapping) else keys for section, keys in base.items()}
     for name, value in overrides.items():
-        section, _, key = name.partition(".")
-        keys = data.setdefault(section, {})
-        if not key or "." in key or not isinstance(keys, dict):
+        keys, key = _place(data, name)
+        if keys is None:
             raise FedtwinError(f"{name} = {value!r} is not a setting: write section.key=value, such as run.rounds=100.")
         keys[key] = value
         if name == "policy.name" and isinstance(value, str) and "run.mode" not in overrides:
@@ -59,6 +58,16 @@ def build_config(base: Mapping[str, Any], overrides: Mapping[str, Any]) -> Confi
         return Config.model_validate(data)
     except ValidationError as error:
         raise FedtwinError(_one_sentence(error)) from None
+
+
+def _place(data: dict[str, Any], name: str) -> tuple[dict[str, Any] | None, str]:
+    """Where a setting stands, ``policy.settings.key`` one level deeper; None where none can stand."""
+    section, *inner = name.split(".")
+    keys: Any = data.setdefault(section, {})
+    if len(inner) == 2 and inner[0].endswith("settings") and isinstance(keys, dict):
+        keys[inner[0]] = keys = dict(keys.get(inner[0]) or {})
+        inner = inner[1:]
+    return (keys, inner[0]) if len(inner) == 1 and inner[0] and isinstance(keys, dict) else (None, "")
 
 
 def replace_settings(config: Config, overrides: Mapping[str, Any]) -> Config:

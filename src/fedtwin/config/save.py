@@ -13,6 +13,13 @@ from fedtwin.errors import FedtwinError
 from fedtwin.usercode import code_digest, source_digest
 
 HASH_FORMAT = 2
+SINCE_THE_HASH = {
+    "world.channel": "rayleigh",
+    "world.load": "normal",
+    "world.availability": "always",
+    "twin.gain": "last-heard",
+}
+"""Settings that came after the hash, with what they were before there was a choice: so they do not count."""
 WITHOUT_INFLUENCE = ("run.engine", "run.records", "learning.executor", "learning.device", "learning.workers")
 
 
@@ -23,8 +30,15 @@ def to_toml(config: Config) -> str:
 
 
 def settings(config: Config) -> dict[str, Any]:
-    """Every setting as ``{"section.key": value}``; files of the user count by content, not by place. No code is run."""
-    flat = {f"{section}.{key}": value for section, keys in _sections(config).items() for key, value in keys.items()}
+    """Every setting as ``{"section.key": value}``; files of the user count by content, not by place. No code is run.
+
+    Settings that a part declares for itself are there as they are given, under ``policy.settings.key`` and the like.
+    """
+    flat: dict[str, Any] = {}
+    for section, keys in _sections(config).items():
+        for key, value in keys.items():
+            name = f"{section}.{key}"
+            flat |= {f"{name}.{own}": given for own, given in value.items()} if isinstance(value, dict) else {name: value}
     if config.fleet.file is not None:
         flat["fleet.file"] = _digest(Path(config.fleet.file))
     if config.learning is not None and config.learning.dataset.endswith(".npz"):
@@ -79,6 +93,7 @@ def identity_of(config: Config, *, load_models: bool = True) -> Identity:
     """
     code = digests_of_code(config, load_models=load_models)
     numbers = {key: value for key, value in settings(config).items() if key not in WITHOUT_INFLUENCE} | _whose_bits(config)
+    numbers = {key: value for key, value in numbers.items() if SINCE_THE_HASH.get(key) != value}
     numbers |= {f"code of {setting}": digest for setting, digest in code.items()}
     text = json.dumps(numbers, sort_keys=True, separators=(",", ":"))
     return Identity(hashlib.sha256(text.encode()).hexdigest()[:16], code)

@@ -4,12 +4,28 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, field_validator, model_validator
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    ValidationInfo,
+    field_validator,
+    model_validator,
+)
 
 from fedtwin.config.fleet_csv import read_fleet_csv
-from fedtwin.registry import POLICIES, Mode, find_scheme, known_names
+from fedtwin.registry import Kind, Mode, find_scheme, is_built_in, known_names, names_of, target_of
 
 TINY, HUGE = 1e-40, 1e40
+KIND_OF_PART: dict[str, Kind] = {
+    "policy.name": "policies",
+    "world.channel": "channels",
+    "world.load": "loads",
+    "world.availability": "availabilities",
+}
+"""The settings that name a part which may be the user's own."""
 
 
 def _no_bool(value: Any) -> Any:
@@ -103,6 +119,34 @@ class ObjectiveConfig(Section):
     min_mean_samples: NotNegative = Field(1.0, description="D_min of constraint C1, samples per round and device")
 
 
+class WorldConfig(Section):
+    """What the devices of a simulation meet. Parts have settings of their own, in ``[world.channel_settings]`` and so on."""
+
+    channel: str = Field("rayleigh", description="h_n(t): a channel, or module:attribute of your own")
+    load: str = Field("normal", description="f_n(t): what is left of a CPU, or module:attribute")
+    availability: str = Field("always", description="who answers when asked, or module:attribute")
+    channel_settings: dict[str, Any] = Field({}, description="settings that the channel declares")
+    load_settings: dict[str, Any] = Field({}, description="settings that the load declares")
+    availability_settings: dict[str, Any] = Field({}, description="settings that the availability declares")
+
+    @field_validator("channel", "load", "availability")
+    @classmethod
+    def _name_is_known(cls, name: str, info: ValidationInfo) -> str:
+        kind = KIND_OF_PART[f"world.{info.field_name}"]
+        if target_of(kind, name) is None:
+            raise ValueError(f"choose one of {names_of(kind)}")
+        return name
+
+
+class TwinConfig(Section):
+    """What the edge server knows when it decides."""
+
+    gain: Literal["last-heard", "current", "mean"] = Field(
+        "last-heard",
+        description="the link it believes in: last heard of, of this moment (sounding), or the mean of those heard",
+    )
+
+
 class PolicyConfig(Section):
     """Who is chosen, and how it sends."""
 
@@ -111,11 +155,12 @@ class PolicyConfig(Section):
     bonus_scale: NotNegative = Field(1.0, description="factor on the confidence bonus; 1 is the paper's")
     feedback: Literal["on-selection", "on-arrival"] = Field("on-selection", description="when a cost is learned")
     power: Literal["scheme", "optimal", "max"] = Field("scheme", description="power rule; scheme: the paper's for it")
+    settings: dict[str, Any] = Field({}, description="settings that the policy declares")
 
     @field_validator("name")
     @classmethod
     def _name_is_known(cls, name: str) -> str:
-        if name not in POLICIES and ":" not in name:
+        if target_of("policies", name) is None:
             raise ValueError(f"choose one of {known_names()}")
         return name
 
@@ -194,6 +239,8 @@ class Config(Section):
     radio: RadioConfig = RadioConfig()
     compute: ComputeConfig = ComputeConfig()
     objective: ObjectiveConfig = ObjectiveConfig()
+    world: WorldConfig = WorldConfig()
+    twin: TwinConfig = TwinConfig()
     policy: PolicyConfig = PolicyConfig()
     run: RunConfig = RunConfig()
     learning: LearningConfig | None = None
@@ -203,8 +250,15 @@ class Config(Section):
     @property
     def own_code(self) -> dict[str, str]:
         """The settings that name code of the user's, with the names: ``{"policy.name": "mine:POLICY"}``."""
-        named = {"policy.name": self.policy.name, "learning.model": self.learning.model if self.learning is not None else ""}
-        return {setting: name for setting, name in named.items() if ":" in name}
+        found = {}
+        for setting, kind in KIND_OF_PART.items():
+            section, _, key = setting.partition(".")
+            name = getattr(getattr(self, section), key)
+            if not is_built_in(kind, name):
+                found[setting] = target_of(kind, name) or name
+        if self.learning is not None and ":" in self.learning.model:
+            found["learning.model"] = self.learning.model
+        return found
 
     @model_validator(mode="after")
     def _aggregation_suits_the_mode(self) -> "Config":

@@ -22,9 +22,9 @@ from fedtwin.formulas.cost import cost
 from fedtwin.formulas.rate import upload_energy_j, upload_nats, upload_time_s
 from fedtwin.formulas.terms import Terms, terms_of
 
-REASONS = ("none", "compute-time", "compute-energy", "power-limit", "energy-limit")
+REASONS = ("none", "compute-time", "compute-energy", "power-limit", "energy-limit", "unavailable")
 BINDINGS = ("none", "time", "power", "energy")
-NONE, COMPUTE_TIME, COMPUTE_ENERGY, POWER_LIMIT, ENERGY_LIMIT = range(5)
+NONE, COMPUTE_TIME, COMPUTE_ENERGY, POWER_LIMIT, ENERGY_LIMIT, UNAVAILABLE = range(6)
 NOTHING_BINDS, TIME_BINDS, POWER_BINDS, ENERGY_BINDS = range(4)
 
 MAX_EXPONENT = 700.0
@@ -194,6 +194,11 @@ def _plan_at(
     upload_j = upload_energy_j(power_w, upload_s)
     total = cost(terms, compute_s + upload_s, compute_j + upload_j)
     return Plan(power_w, min_power_w, max_power_w, True, NONE, binding, compute_s, upload_s, compute_j, upload_j, total)
+
+
+def no_answer() -> Plan:
+    """Of a device that is not there when it is asked."""
+    return Plan(0.0, 0.0, 0.0, False, UNAVAILABLE, NOTHING_BINDS, 0.0, math.inf, 0.0, math.inf, math.inf)
 
 
 @dataclass(frozen=True)

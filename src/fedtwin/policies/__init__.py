@@ -2,17 +2,31 @@
 
 from fedtwin.config import Config
 from fedtwin.errors import FedtwinError
-from fedtwin.policies.base import Knobs, OraclePolicy, Policy, PowerRule, View
-from fedtwin.registry import POLICIES, SCHEMES
+from fedtwin.parts import settings_of
+from fedtwin.policies.base import Knobs, News, OraclePolicy, Policy, PowerRule, Prediction, View
+from fedtwin.registry import SCHEMES, target_of
 from fedtwin.usercode import load_object
 
-__all__ = ["Knobs", "OraclePolicy", "Policy", "View", "knobs_of", "load_policy", "policy_of", "power_rule", "scheme_name"]
+__all__ = [
+    "Knobs",
+    "News",
+    "OraclePolicy",
+    "Policy",
+    "Prediction",
+    "View",
+    "knobs_of",
+    "load_policy",
+    "plain_knobs_of",
+    "policy_of",
+    "power_rule",
+    "scheme_name",
+]
 
 
 def load_policy(name: str, folder: str | None = None) -> Policy | OraclePolicy:
-    """The policy behind a registered name, or behind ``module:attribute``, which is looked for in ``folder`` first."""
-    registered = POLICIES.get(name)
-    policy = load_object("policy.name", registered or name, None if registered else folder)
+    """The policy behind a registered or installed name, or ``module:attribute``, which is looked for in ``folder`` first."""
+    target = target_of("policies", name) or name
+    policy = load_object("policy.name", target, folder if target == name else None)
     if not isinstance(policy, Policy | OraclePolicy):
         raise FedtwinError(f"policy.name = {name!r} is a {type(policy).__name__}, not a fedtwin.policies.Policy.")
     return policy
@@ -29,7 +43,14 @@ def power_rule(config: Config) -> PowerRule:
 
 
 def knobs_of(config: Config) -> Knobs:
-    """The policy's settings as plain numbers."""
+    """The policy's settings as plain numbers, and those it declares for itself."""
+    return plain_knobs_of(config)._replace(
+        settings=settings_of("policy.settings", policy_of(config).settings, config.policy.settings)
+    )
+
+
+def plain_knobs_of(config: Config) -> Knobs:
+    """Without the settings of its own: no code of the user's is loaded for them."""
     return Knobs(config.policy.v, config.policy.bonus_scale, config.run.seed, config.objective.min_mean_samples)
 
 

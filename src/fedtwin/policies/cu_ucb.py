@@ -54,4 +54,14 @@ def queue_terms(view: View) -> float:
     return abs(view.queue) * view.samples
 
 
-POLICY = Policy(score, power="optimal", lead=lead)
+def explain(view: View, knobs: Knobs) -> dict[str, float]:
+    """What the device is known to cost, what is taken off for doubt, and what its queue asks for."""
+    cost = optimistic_cost(view.round, view.observations, view.mean_cost, knobs.bonus_scale)
+    return {
+        "V·cost": knobs.v * view.mean_cost,
+        "bonus": knobs.v * (cost - view.mean_cost),
+        "queue": -view.queue * view.samples,
+    }
+
+
+POLICY = Policy(score, power="optimal", lead=lead, explain=explain)

@@ -15,4 +15,9 @@ def lead(ahead: View, behind: View, gap: float, knobs: Knobs) -> float:
     return rounds_ahead(gap, closing, size, (ahead.samples + behind.samples) * knobs.min_mean_samples)
 
 
-POLICY = Policy(score, power="optimal", lead=lead)
+def explain(view: View, knobs: Knobs) -> dict[str, float]:
+    """The queue alone."""
+    return {"queue": score(view, knobs)}
+
+
+POLICY = Policy(score, power="optimal", lead=lead, explain=explain)

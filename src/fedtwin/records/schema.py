@@ -44,10 +44,13 @@ class Row(NamedTuple):
     time_ok: bool
     energy_ok: bool
     decline_reason: str | None
+    known_gain: float | None
+    known_gain_age_s: float | None
     train_loss: float | None = None
     available: list[bool] | None = None
     queues: list[float] | None = None
     scores: list[float] | None = None
+    explained: str | None = None
 
 
 class DeviceRow(NamedTuple):

@@ -66,19 +66,23 @@ class History:
         rows = self._rows
         self._taken, self._taken_from = self._by_device(np.flatnonzero(~rows.declined))
         self._refused, self._refused_from = self._by_device(np.flatnonzero(rows.declined & (rows.round > 0)))
+        told = ~rows.declined | ((rows.round > 0) & ~rows.silent)
+        self._told, self._told_from = self._by_device(np.flatnonzero(told))
+        self._told_keys = self._keys(self._told)
         self._taken_keys, self._refused_keys = self._keys(self._taken), self._keys(self._refused)
         self._counted: Flags = rows.round[self._taken] > 0
 
     def _index_arrivals(self) -> None:
         """A device has one task at a time, so its k-th upload is that of its k-th acceptance."""
-        moments, arrived_s, devices = self._arrivals()
+        moments, arrived_s, devices, losses = self._arrivals()
         order = np.argsort(devices, kind="stable")
         moments, arrived_s, devices = moments[order], arrived_s[order], devices[order]
         place = self._taken_from[devices] + _rank(devices, self._devices)
         self._arrival, self._arrived_s = np.full(len(self._taken), NEVER), np.zeros(len(self._taken))
+        self._loss = np.full(len(self._taken), np.nan)
         fits = place < self._taken_from[devices + 1]
         if fits.all():
-            self._arrival[place], self._arrived_s[place] = moments, arrived_s
+            self._arrival[place], self._arrived_s[place], self._loss[place] = moments, arrived_s, losses[order]
         sent = 2 * self._taken + 1
         same_device = self._rows.device[self._taken[1:]] == self._rows.device[self._taken[:-1]]
         if not fits.all() or (self._arrival <= sent).any() or (self._arrival[:-1] > sent[1:])[same_device].any():
@@ -86,19 +90,19 @@ class History:
         self._arrivals_in_order = np.sort(moments)
         self._version: Ints = np.searchsorted(self._arrivals_in_order, sent)
 
-    def _arrivals(self) -> tuple[Ints, Floats, Ints]:
-        """Moment, second and device of every upload that was mixed in."""
+    def _arrivals(self) -> tuple[Ints, Floats, Ints, Floats]:
+        """Moment, second, device and training loss of every upload that arrived."""
         rows = self._rows
         if not self._sync:
             opened = rows.begins[rows.arrived[rows.begins] != NOBODY]
             devices = rows.arrived[opened]
             if len(devices) and not 0 <= devices.min() <= devices.max() < self._devices:
                 raise FedtwinError(f"{self._where} is damaged: uploads arrive in its rounds from devices not in the fleet.")
-            return 2 * opened, rows.clock_s[opened], devices
+            return 2 * opened, rows.clock_s[opened], devices, rows.train_loss[opened]
         taken = np.sort(self._taken)
         round_ = rows.round[taken] - 1
         ends = np.append(rows.begins[1:], rows.total)
-        return 2 * ends[round_], rows.clock_s[taken] + rows.slowest_s[round_], rows.device[taken]
+        return 2 * ends[round_], rows.clock_s[taken] + rows.slowest_s[round_], rows.device[taken], rows.train_loss[taken]
 
     def _sum_up(self) -> None:
         """What a replay adds up: per device its selections and costs, over the fleet its queues."""
@@ -109,10 +113,14 @@ class History:
         after = rows.queue[taken] + d_min - self._samples[device]
         self._queue = np.where(counted, np.where(after < 0.0, 0.0, after), 0.0)
         self._queue_round = np.where(counted, rows.round[taken] + 1, 1)
-        self._cost_sum = np.where(counted, rows.cost[taken], 0.0)
-        for first, last in pairwise(self._taken_from.tolist()):
-            if last - first > 1:
-                np.cumsum(self._cost_sum[first:last], out=self._cost_sum[first:last])
+        charged_s = rows.slowest_s[rows.round[taken] - 1] if self._sync else (rows.compute_s + rows.upload_s)[taken]
+        energy_j = (rows.compute_j + rows.upload_j)[taken]
+        self._cost_sum = self._sums(np.where(counted, rows.cost[taken], 0.0), self._taken_from)
+        self._time_sum_s = self._sums(np.where(counted, charged_s, 0.0), self._taken_from)
+        self._energy_sum_j = self._sums(np.where(counted, energy_j, 0.0), self._taken_from)
+        self._gain_sum = self._sums(rows.gain[self._told], self._told_from)
+        self._cpu_hz_sum = self._sums(rows.cpu_hz[self._told], self._told_from)
+        self._last_loss = _last_before(~np.isnan(self._loss), self._taken_from)
         is_first = taken == taken[self._taken_from[device]]
         queue_before = np.where(is_first, 0.0, np.roll(self._queue, 1))
         round_before = np.where(is_first, 1, np.roll(self._queue_round, 1))
@@ -120,6 +128,13 @@ class History:
         self._selected = np.sort(2 * taken[counted] + 1)
         self._queue_sum = np.cumsum(np.append(0.0, (self._queue - queue_before)[counted][in_order]))
         self._queue_round_sum = self._devices + np.cumsum(np.append(0, (self._queue_round - round_before)[counted][in_order]))
+
+    def _sums(self, values: Floats, begins: Ints) -> Floats:
+        """Of every device one after the other, as a replay adds them."""
+        for first, last in pairwise(begins.tolist()):
+            if last - first > 1:
+                np.cumsum(values[first:last], out=values[first:last])
+        return values
 
     def _by_device(self, chosen: Ints) -> tuple[Ints, Ints]:
         """Rows sorted by device, each device's in order, and where each device's begin."""
@@ -147,17 +162,26 @@ class History:
         rows, wanted = self._rows, np.arange(self._devices) * self._span + moment
         taken_to = np.searchsorted(self._taken_keys, wanted)
         refused_to = np.searchsorted(self._refused_keys, wanted)
-        was_taken, was_refused = taken_to > self._taken_from[:-1], refused_to > self._refused_from[:-1]
+        told_to = np.searchsorted(self._told_keys, wanted)
+        was_taken, was_told = taken_to > self._taken_from[:-1], told_to > self._told_from[:-1]
         last = np.where(was_taken, taken_to - 1, 0)
         taken_row = np.where(was_taken, _at(self._taken, last), NOBODY)
-        refused_row = np.where(was_refused, _at(self._refused, refused_to - 1), NOBODY)
-        told_row = np.maximum(taken_row, refused_row)
+        told_row = np.where(was_told, _at(self._told, told_to - 1), NOBODY)
+        heard = told_to - self._told_from[:-1]
         counted = ~was_taken | _at(self._counted, last)
         in_flight = was_taken & (_at(self._arrival, last) >= moment)
         selections = np.where(was_taken, _at(self._selections, last), 0)
         unknown = in_flight & counted & (not self._learns_at_once)
         observations = selections - unknown
-        cost_sum = np.where(observations > 0, _at(self._cost_sum, last - unknown), 0.0)
+        learned = [
+            np.where(observations > 0, _at(sums, last - unknown), 0.0).tolist()
+            for sums in (self._cost_sum, self._time_sum_s, self._energy_sum_j)
+        ]
+        gain_sum, cpu_hz_sum = (
+            np.where(was_told, _at(sums, told_to - 1), 0.0).tolist() for sums in (self._gain_sum, self._cpu_hz_sum)
+        )
+        has_arrived = was_taken & (taken_to - in_flight > self._taken_from[:-1])
+        loss_at = np.where(has_arrived, _at(self._last_loss, last - in_flight), NOBODY)
         told_s = _at(rows.clock_s, told_row).tolist()
         known_s = np.where(in_flight, _at(rows.clock_s, taken_row), _at(self._arrived_s, last))
         seen = zip(
@@ -169,19 +193,29 @@ class History:
             selections.tolist(),
             (refused_to - self._refused_from[:-1]).tolist(),
             observations.tolist(),
-            cost_sum.tolist(),
+            learned[0],
             np.where(was_taken, _at(self._queue, last), 0.0).tolist(),
             np.where(was_taken, _at(self._queue_round, last), 1).tolist(),
             np.where(was_taken, _at(self._version, last), NOBODY).tolist(),
             counted.tolist(),
+            learned[1],
+            learned[2],
+            gain_sum,
+            heard.tolist(),
+            cpu_hz_sum,
+            _facts(loss_at, self._loss, _at(self._arrived_s, loss_at).tolist()),
             strict=True,
         )
         return tuple(
             DeviceTwin(
                 Fact(samples, 0.0, "configured"), "in-flight" if busy else "idle", gain, cpu_hz, compute_s, chosen, declines,
                 observed, costs, queue, since, version if version != NOBODY else None, counts,
+                seconds, joules, gains, told, cpus, told, loss,
             )
-            for samples, busy, gain, cpu_hz, compute_s, chosen, declines, observed, costs, queue, since, version, counts in seen
+            for (
+                samples, busy, gain, cpu_hz, compute_s, chosen, declines, observed, costs, queue, since, version, counts,
+                seconds, joules, gains, told, cpus, loss,
+            ) in seen
         )  # fmt: skip
 
 
@@ -195,6 +229,14 @@ def _facts(row: Ints, values: Floats, learned_s: list[float], estimated: Flags |
 def _at(values: NDArray[Any], places: Ints) -> NDArray[Any]:
     """The values there; whatever where there are none, for a place that is not used."""
     return values[places] if len(values) else np.zeros(len(places), values.dtype)
+
+
+def _last_before(found: Flags, begins: Ints) -> Ints:
+    """Of every place the last one of the same device, itself included, where something was found; −1 where there is none."""
+    places = np.maximum.accumulate(np.where(found, np.arange(len(found)), -1)) if len(found) else np.zeros(0, np.int64)
+    first = np.repeat(begins[:-1], np.diff(begins))
+    last: Ints = np.where(places >= first, places, -1)
+    return last
 
 
 def _rank(devices: Ints, count: int) -> Ints:

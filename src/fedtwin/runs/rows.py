@@ -5,10 +5,12 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from fedtwin.config import Config
 from fedtwin.errors import FedtwinError
+from fedtwin.formulas.power import REASONS, UNAVAILABLE
 
 Ints = NDArray[np.int64]
 Floats = NDArray[np.float64]
@@ -16,13 +18,17 @@ Flags = NDArray[np.bool_]
 NOBODY = -1
 COLUMNS = (
     *("round", "clock_s", "arrived", "device", "gain", "cpu_hz", "compute_s", "upload_s", "compute_j", "upload_j", "cost"),
-    *("queue", "staleness", "declined", "time_ok", "energy_ok"),
+    *("queue", "staleness", "declined", "decline_reason", "time_ok", "energy_ok"),
 )
+LOSS = "train_loss"
 
 
 @dataclass(frozen=True)
 class Rows:
-    """``begins[t - 1]`` is the first row of round t, ``slowest_s[t - 1]`` the latency of its slowest device."""
+    """``begins[t - 1]`` is the first row of round t, ``slowest_s[t - 1]`` the latency of its slowest device.
+
+    A device that was not there when it was asked is ``silent``: nothing is learned of it.
+    """
 
     round: Ints
     clock_s: Floats
@@ -38,6 +44,8 @@ class Rows:
     queue: Floats
     staleness: Ints
     declined: Flags
+    silent: Flags
+    train_loss: Floats
     time_ok: Flags
     energy_ok: Flags
     begins: Ints
@@ -58,7 +66,11 @@ def rows_of(start: pa.Table, rounds: pa.Table, config: Config, *, finished: bool
     The last synchronous round of a run that has not ended is left out if it is not there whole: how long it took is not known.
     """
     both = pa.concat_tables([start.select(COLUMNS), rounds.select(COLUMNS)])
-    columns = {name: _array(both[name]) for name in COLUMNS}
+    columns = {name: _array(both[name]) for name in COLUMNS if name != "decline_reason"}
+    columns["silent"] = _flags(pc.equal(both["decline_reason"], pa.scalar(REASONS[UNAVAILABLE])))
+    columns["train_loss"] = np.full(len(columns["round"]), np.nan)
+    if LOSS in rounds.column_names:
+        columns["train_loss"][start.num_rows :] = _array(rounds[LOSS])
     begins = _begins(columns["round"], start.num_rows, where)
     if config.run.mode == "sync" and not finished and not _last_is_whole(columns, begins, config):
         columns = {name: column[: begins[-1]] for name, column in columns.items()}
@@ -67,6 +79,11 @@ def rows_of(start: pa.Table, rounds: pa.Table, config: Config, *, finished: bool
     if len(devices) and not 0 <= devices.min() <= devices.max() < config.fleet.devices:
         raise FedtwinError(f"{where} is damaged: its rounds name devices that are not in the fleet.")
     return Rows(**columns, begins=begins, slowest_s=_slowest(columns, begins, config.objective.max_time_s))
+
+
+def _flags(column: Any) -> Flags:
+    flags: Flags = column.fill_null(pa.scalar(False)).to_numpy()  # of a chunked array
+    return flags
 
 
 def _array(column: "pa.ChunkedArray[Any]") -> NDArray[Any]:

@@ -20,6 +20,13 @@ _COLUMNS: list[tuple[str, pa.DataType]] = [
     ("queue_round", pa.int64()),
     ("model_version", pa.int64()),
     ("counted", pa.bool_()),
+    ("time_sum_s", pa.float64()),
+    ("energy_sum_j", pa.float64()),
+    ("gain_sum", pa.float64()),
+    ("gains", pa.int64()),
+    ("cpu_hz_sum", pa.float64()),
+    ("cpus", pa.int64()),
+    ("train_loss", _FACT),
     ("mean_cost", pa.float64()),
 ]
 _TWIN = pa.schema(_COLUMNS)

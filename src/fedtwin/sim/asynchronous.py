@@ -41,7 +41,7 @@ def run(engine: Engine, emit: Emit, pause: Pause, on_start: Callable[[list[Row]]
         news = NOTHING
         if in_flight:
             engine.clock_s, device, plan = heapq.heappop(in_flight)
-            news = News(device, *engine.report(device, plan.cost, plan))
+            news = News(device, *engine.report(device, plan.cost, plan.compute_s + plan.upload_s, plan))
         else:
             engine.clock_s += engine.world.terms.max_time_s
         while len(in_flight) < channels and engine.coordinator.round < rounds:

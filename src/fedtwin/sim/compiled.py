@@ -8,12 +8,11 @@ from fedtwin.compiling import can_compile
 from fedtwin.config import Config, identity_of
 from fedtwin.draws import Purpose, ranks
 from fedtwin.errors import FedtwinError
-from fedtwin.policies import policy_of, power_rule
 from fedtwin.records import RunFolder
 from fedtwin.records.folder import ROWS_PER_PART
 from fedtwin.records.summary import run_summary
 from fedtwin.sim.callbacks import Listeners
-from fedtwin.sim.fast.compile import obstacle_to_compiling, seconds_to_compile
+from fedtwin.sim.fast.compile import exchanged_in, obstacle_to_compiling, seconds_to_compile
 from fedtwin.sim.fast.layout import Records
 from fedtwin.sim.fast.run import Sink, play
 from fedtwin.sim.fast.tables import to_arrow, to_rows
@@ -43,11 +42,11 @@ def engine_for(config: Config, *, trace: bool = False, work_s: float | None = No
         if obstacle is not None:
             raise FedtwinError(f"run.engine = 'compiled' cannot be had with {obstacle}: say 'auto' or 'readable'.")
         return "compiled"
-    policy = policy_of(config)
-    if obstacle is not None or not can_compile() or obstacle_to_compiling(policy) is not None:
+    exchanged = exchanged_in(config)
+    if obstacle is not None or not can_compile() or obstacle_to_compiling(exchanged) is not None:
         return "readable"
     work_s = readable_seconds(config) if work_s is None else work_s
-    needed_s = seconds_to_compile(policy, power_rule(config), config.run.mode, work_s)
+    needed_s = seconds_to_compile(exchanged, work_s)
     return "compiled" if work_s > needed_s else "readable"
 
 

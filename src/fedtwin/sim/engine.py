@@ -1,14 +1,18 @@
 """What the two simulators share: the world answers for the devices, the coordinator decides, rows come out."""
 
+import json
+import math
 from collections.abc import Callable
+from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
 
 from fedtwin.config import Config
-from fedtwin.coordinator import Coordinator, Decision, Snapshot
+from fedtwin.coordinator import Coordinator, Decision, Now, Snapshot
 from fedtwin.draws import Purpose, ranks
 from fedtwin.formulas.cost import within
-from fedtwin.formulas.power import REASONS, Plan, full_power_plan, optimal_plan
+from fedtwin.formulas.power import REASONS, Plan, full_power_plan, no_answer, optimal_plan
 from fedtwin.policies import OraclePolicy, knobs_of, policy_of, power_rule
+from fedtwin.prediction import predict
 from fedtwin.records import Row
 from fedtwin.twin import new_twin
 from fedtwin.twin.update import Offer
@@ -42,6 +46,7 @@ class Engine:
         self.trace = trace
         devices, seed = len(self.world.fleet), config.run.seed
         policy = policy_of(config)
+        self._plan = optimal_plan if power_rule(config) == "optimal" else full_power_plan
         self.tie_ranks = ranks(seed, Purpose.TIES, devices).tolist()
         self.coordinator = Coordinator(
             new_twin([device.samples for device in self.world.fleet], config.objective.min_mean_samples),
@@ -50,42 +55,51 @@ class Engine:
             self.tie_ranks,
             policy_name=config.policy.name,
             learn_on_selection=config.run.mode == "async" and config.policy.feedback == "on-selection",
+            predict=partial(predict, self._plan, self.world.terms),
+            gain_known=config.twin.gain,
         )
-        self._plan = optimal_plan if power_rule(config) == "optimal" else full_power_plan
         self._true_cost = self._cost_of_this_round if isinstance(policy, OraclePolicy) else None
+        self._sounding = self._gain_of_this_moment if config.twin.gain == "current" else None
 
     def ask(self, device: int, round_: int) -> tuple[Draw, Plan]:
         """The device looks at its channel and its CPU and plans its power; an infeasible plan is a decline."""
-        draw = self.world.draw(device, round_)
+        draw = self.world.draw(device, round_, self.clock_s)
+        if not draw.available:
+            return draw, no_answer()
         return draw, self._plan(self.world.terms, draw.gain, draw.cpu_hz, self.world.fleet[device].samples)
 
     def ask_the_best(self) -> Asked | None:
         """The device of least score answers: the coordinator has heard a decline, an acceptance is the caller's to tell."""
-        snapshot = self.coordinator.snapshot(self._true_cost) if self.trace else None
-        decision = self.coordinator.choose(self._true_cost)
+        now = Now(self.clock_s, self._sounding, self._true_cost)
+        snapshot = self.coordinator.snapshot(now) if self.trace else None
+        decision = self.coordinator.choose(now)
         if decision is None:
             return None
         total_queue = self.coordinator.total_queue()
         draw, plan = self.ask(decision.device, decision.round)
         if not plan.feasible:
-            self.coordinator.decline(decision.device, draw.gain, draw.cpu_hz, self.clock_s)
+            gain, cpu_hz = (draw.gain, draw.cpu_hz) if draw.available else (None, None)
+            self.coordinator.decline(decision.device, gain, cpu_hz, self.clock_s)
         return Asked(decision, snapshot, total_queue, draw, plan)
 
     def accept(self, device: int, draw: Draw, plan: Plan, *, counted: bool = True) -> None:
         """The device takes the round and downloads the model."""
-        offer = Offer(draw.gain, draw.cpu_hz, plan.compute_s, plan.cost)
+        time_s, energy_j = plan.compute_s + plan.upload_s, plan.compute_j + plan.upload_j
+        offer = Offer(draw.gain, draw.cpu_hz, plan.compute_s, plan.cost, time_s, energy_j)
         self.coordinator.accept(device, offer, self.clock_s, counted=counted)
         if self.learner is not None:
             self.learner.downloaded(device, self.coordinator.round)
 
-    def report(self, device: int, cost: float, plan: Plan) -> tuple[int, float | None]:
+    def report(self, device: int, cost: float, charged_s: float, plan: Plan) -> tuple[int, float | None]:
         """The device's upload arrives now: its staleness, and its training loss where a model is trained and took it."""
-        staleness = self.coordinator.report(device, cost, plan.compute_s, self.clock_s)
-        if self.learner is None:
-            return staleness, None
-        self.learner.evaluate_until(self.clock_s, self.coordinator.round)
-        energy_j = plan.compute_j + plan.upload_j
-        return staleness, self.learner.uploaded(device, self.coordinator.round, self.clock_s, energy_j)
+        energy_j, train_loss = plan.compute_j + plan.upload_j, None
+        if self.learner is not None:
+            self.learner.evaluate_until(self.clock_s, self.coordinator.round)
+            train_loss = self.learner.uploaded(device, self.coordinator.round, self.clock_s, energy_j)
+        staleness = self.coordinator.report(
+            device, cost, plan.compute_s, self.clock_s, time_s=charged_s, energy_j=energy_j, train_loss=train_loss
+        )
+        return staleness, train_loss
 
     def row(
         self,
@@ -120,11 +134,28 @@ class Engine:
             time_ok=not spent or within(plan.compute_s + plan.upload_s, terms.max_time_s),
             energy_ok=not spent or within(plan.compute_j + plan.upload_j, terms.max_energy_j),
             decline_reason=None if spent else REASONS[plan.reason],
+            known_gain=_told(decision.known_gain),
+            known_gain_age_s=_told(decision.known_gain_age_s),
             train_loss=train_loss,
             available=snapshot.available if snapshot else None,
             queues=snapshot.queues if snapshot else None,
             scores=snapshot.scores if snapshot else None,
+            explained=explained_of(snapshot, decision.device),
         )
 
     def _cost_of_this_round(self, device: int) -> float:
         return self.ask(device, self.coordinator.round)[1].cost
+
+    def _gain_of_this_moment(self, device: int) -> float:
+        return self.world.gain(device, self.coordinator.round, self.clock_s)
+
+
+def explained_of(snapshot: Snapshot | None, device: int) -> str | None:
+    """The parts of the chosen device's score, as JSON."""
+    if snapshot is None or snapshot.explained is None:
+        return None
+    return json.dumps(snapshot.explained[device], ensure_ascii=False)
+
+
+def _told(value: float) -> float | None:
+    return None if math.isnan(value) else value

@@ -8,13 +8,12 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import NamedTuple
 
 from fedtwin.config import Config
-from fedtwin.draws import Purpose, streams
 from fedtwin.formulas.power import optimal_plan
 from fedtwin.formulas.rate import upload_energy_j, upload_time_s
 from fedtwin.formulas.terms import Terms, terms_of
 from fedtwin.records import Summary
 from fedtwin.world.fleet import fleet_columns
-from fedtwin.world.world import draw_round
+from fedtwin.world.world import Draws
 
 DEVICES_LOOKED_AT, ROUNDS_LOOKED_AT = 200, 15
 MOST = 0.9
@@ -140,13 +139,12 @@ def _share(terms: Terms, cases: list[list[Case]]) -> float:
 def _cases(config: Config) -> list[list[Case]]:
     """Some devices and rounds of the run, evenly spread; of a run of few rounds also those that would follow."""
     fleet = fleet_columns(config)
-    starts = streams(config.run.seed, Purpose.WORLD, len(fleet.samples))
-    rounds = _spread(1, max(config.run.rounds, ROUNDS_LOOKED_AT), ROUNDS_LOOKED_AT)
-    std_hz, floor_hz = config.compute.cpu_hz_std, config.compute.cpu_hz_floor
+    draws, rounds = Draws(config, fleet), _spread(1, max(config.run.rounds, ROUNDS_LOOKED_AT), ROUNDS_LOOKED_AT)
+    round_s = config.objective.max_time_s / config.fleet.channels
 
     def case(device: int, round_: int) -> Case:
-        gain, cpu_hz = float(fleet.path_gain[device]), float(fleet.cpu_hz_mean[device])
-        return Case(*draw_round(int(starts[device]), round_, gain, cpu_hz, std_hz, floor_hz), float(fleet.samples[device]))
+        draw = draws.draw(device, round_, round_ * round_s)
+        return Case(draw.gain, draw.cpu_hz, float(fleet.samples[device]))
 
     devices = _spread(0, len(fleet.samples) - 1, DEVICES_LOOKED_AT)
     return [[case(device, round_) for round_ in rounds] for device in devices]

@@ -29,7 +29,9 @@ def _one_round(engine: Engine, emit: Emit, wanted: int) -> int:
         engine.accept(asked.decision.device, asked.draw, asked.plan)
     engine.clock_s += slowest_s
     for asked, cost_charged, row in zip(answers, charged, rows, strict=True):
-        train_loss = engine.report(asked.decision.device, cost_charged, asked.plan)[1] if asked.plan.feasible else None
+        train_loss = None
+        if asked.plan.feasible:
+            _, train_loss = engine.report(asked.decision.device, cost_charged, slowest_s, asked.plan)
         emit(row._replace(train_loss=train_loss), slowest_s)
     if engine.learner is not None:
         engine.learner.round_closed()

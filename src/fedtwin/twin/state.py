@@ -4,6 +4,7 @@ H, the links: ``gain`` of every device. S, the key states: samples, CPU, compute
 M, the model: the version the server holds and the one each device holds. Every fact says when it was learned and whence.
 """
 
+import math
 from typing import Literal, NamedTuple
 
 Source = Literal["measured", "estimated", "configured"]
@@ -19,7 +20,11 @@ class Fact(NamedTuple):
 
 
 class DeviceTwin(NamedTuple):
-    """One device as the server sees it. ``queue`` is the virtual queue Q_n at ``queue_round``; it grows from there."""
+    """One device as the server sees it. ``queue`` is the virtual queue Q_n at ``queue_round``; it grows from there.
+
+    ``cost_sum``, ``time_sum_s`` and ``energy_sum_j`` are of the ``observations``; ``gain_sum`` is of all ``gains`` heard, and
+    ``cpu_hz_sum`` of all CPU frequencies (``cpus``).
+    """
 
     samples: Fact
     status: Status = "idle"
@@ -34,6 +39,13 @@ class DeviceTwin(NamedTuple):
     queue_round: int = 1
     model_version: int | None = None
     counted: bool = True
+    time_sum_s: float = 0.0
+    energy_sum_j: float = 0.0
+    gain_sum: float = 0.0
+    gains: int = 0
+    cpu_hz_sum: float = 0.0
+    cpus: int = 0
+    train_loss: Fact | None = None
 
     @property
     def mean_cost(self) -> float:
@@ -70,6 +82,11 @@ def queue_after_selection(queue: float, samples: float, min_mean_samples: float)
 def mean_cost(cost_sum: float, observations: int) -> float:
     """s̄_n, the sample mean of the cost, 0 while nothing was observed: Section IV-C."""
     return cost_sum / observations if observations else 0.0
+
+
+def mean_heard(sum_: float, count: int) -> float:
+    """The mean of what was heard of a link or a CPU, NaN while nothing was."""
+    return sum_ / count if count else math.nan
 
 
 def sum_of_queues(queue_sum: float, queue_round_sum: int, devices: int, round_: int, min_mean_samples: float) -> float:

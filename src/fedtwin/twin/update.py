@@ -12,6 +12,8 @@ class Offer(NamedTuple):
     cpu_hz: float
     compute_s: float
     cost: float
+    time_s: float
+    energy_j: float
 
 
 def accepted(twin: Twin, device: int, round_: int, offer: Offer, at_s: float, *, counted: bool) -> Twin:
@@ -51,15 +53,26 @@ def told(twin: Twin, device: int, gain: float | None, cpu_hz: float | None, at_s
     return _with(twin, device, _told(twin.devices[device], gain, cpu_hz, at_s))
 
 
-def observed(twin: Twin, device: int, cost: float) -> Twin:
+def observed(twin: Twin, device: int, cost: float, time_s: float, energy_j: float) -> Twin:
     """The cost of one counted update is known: Γ_n and the sample mean s̄_n of Section IV-C."""
     old = twin.devices[device]
-    return _with(twin, device, old._replace(observations=old.observations + 1, cost_sum=old.cost_sum + cost))
+    new = old._replace(
+        observations=old.observations + 1,
+        cost_sum=old.cost_sum + cost,
+        time_sum_s=old.time_sum_s + time_s,
+        energy_sum_j=old.energy_sum_j + energy_j,
+    )
+    return _with(twin, device, new)
 
 
-def uploaded(twin: Twin, device: int, compute_s: float, at_s: float) -> Twin:
+def uploaded(twin: Twin, device: int, compute_s: float, at_s: float, train_loss: float | None) -> Twin:
     """An upload was mixed into the model: the device is idle again, and how long it computed is now measured."""
-    new = twin.devices[device]._replace(status="idle", compute_s=Fact(compute_s, at_s, "measured"))
+    old = twin.devices[device]
+    new = old._replace(
+        status="idle",
+        compute_s=Fact(compute_s, at_s, "measured"),
+        train_loss=old.train_loss if train_loss is None else Fact(train_loss, at_s, "measured"),
+    )
     return _with(twin, device, new)._replace(model_version=twin.model_version + 1)
 
 
@@ -77,7 +90,11 @@ def _told(old: DeviceTwin, gain: float | None, cpu_hz: float | None, at_s: float
     """What the device does not say stays as it was known."""
     return old._replace(
         gain=old.gain if gain is None else Fact(gain, at_s, "measured"),
+        gain_sum=old.gain_sum if gain is None else old.gain_sum + gain,
+        gains=old.gains if gain is None else old.gains + 1,
         cpu_hz=old.cpu_hz if cpu_hz is None else Fact(cpu_hz, at_s, "measured"),
+        cpu_hz_sum=old.cpu_hz_sum if cpu_hz is None else old.cpu_hz_sum + cpu_hz,
+        cpus=old.cpus if cpu_hz is None else old.cpus + 1,
     )
 
 

@@ -1,53 +1,99 @@
-"""The world a run meets: a pure function of (seed, device, round), the same for every policy."""
+"""The world a run meets: a pure function of (seed, device, round, clock), the same for every policy."""
 
-import math
-from typing import NamedTuple
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
 
 from fedtwin.config import Config
-from fedtwin.draws import Purpose, streams, uniform, word
+from fedtwin.draws import Purpose, streams
+from fedtwin.errors import FedtwinError
 from fedtwin.formulas.terms import terms_of
-from fedtwin.world.fleet import make_fleet
-
-WORDS_PER_ROUND = 3
+from fedtwin.usercode import is_ours, sentence_of_error
+from fedtwin.world.fleet import LARGE, FleetColumns, fleet_columns, make_fleet
+from fedtwin.world.parts import Moment, Processor, is_number_above_zero, parts_of
 
 
 class Draw(NamedTuple):
-    """The channel gain h_n(t) and the CPU frequency f_n(t) of one device in one round."""
+    """The channel gain h_n(t) and the CPU frequency f_n(t) of one device at one moment, and whether it answers then."""
 
     gain: float
     cpu_hz: float
+    available: bool
 
 
-def fading_gain(uniform: float) -> float:
-    """|g|² of a normalised Rayleigh channel: exponential with mean 1, from one uniform number in (0, 1)."""
-    return -math.log(uniform)
+class Draws:
+    """What every device of a fleet finds at every moment. In a large fleet the columns stay arrays."""
+
+    def __init__(self, config: Config, fleet: FleetColumns) -> None:
+        small = len(fleet.samples) < LARGE
+        self._path_gain: Any = fleet.path_gain.tolist() if small else fleet.path_gain
+        self._cpu_hz_mean: Any = fleet.cpu_hz_mean.tolist() if small else fleet.cpu_hz_mean
+        self._cpu = config.compute.cpu_hz_std, config.compute.cpu_hz_floor
+        parts, seed = parts_of(config), config.run.seed
+
+        def part(name: str, function: Callable[..., Any], purpose: Purpose) -> "_Part":
+            starts: Any = streams(seed, purpose, len(fleet.samples))
+            called = f"world.{name} = {getattr(config.world, name)!r}"
+            return _Part(called, function, getattr(parts, f"{name}_settings"), starts.tolist() if small else starts)
+
+        self._channel = part("channel", parts.channel.gain, parts.channel.purpose)
+        self._load = part("load", parts.load.cpu_hz, parts.load.purpose)
+        self._availability = part("availability", parts.availability.available, parts.availability.purpose)
+
+    def draw(self, device: int, round_: int, clock_s: float) -> Draw:
+        """What the device finds at the moment."""
+        return Draw(
+            self.gain(device, round_, clock_s),
+            self._load.number(device, round_, clock_s, Processor(float(self._cpu_hz_mean[device]), *self._cpu)),
+            self._availability.truth(device, round_, clock_s),
+        )
+
+    def gain(self, device: int, round_: int, clock_s: float) -> float:
+        """Its channel alone."""
+        return self._channel.number(device, round_, clock_s, float(self._path_gain[device]))
 
 
-def cpu_frequency_hz(mean_hz: float, std_hz: float, floor_hz: float, uniform1: float, uniform2: float) -> float:
-    """f_n(t) ~ Normal(mean, std) clipped at the floor, from two uniform numbers in (0, 1) by Box and Muller."""
-    normal = math.sqrt(-2.0 * math.log(uniform1)) * math.cos(2.0 * math.pi * uniform2)
-    return max(mean_hz + std_hz * normal, floor_hz)
-
-
-def draw_round(start: int, round_: int, path_gain: float, cpu_hz_mean: float, std_hz: float, floor_hz: float) -> Draw:
-    """Rayleigh fading on the path gain, and a normal CPU frequency, as Section V has them; ``start`` is the device's stream."""
-    first = WORDS_PER_ROUND * round_
-    fading = uniform(word(start, first))
-    cpu_hz = cpu_frequency_hz(cpu_hz_mean, std_hz, floor_hz, uniform(word(start, first + 1)), uniform(word(start, first + 2)))
-    return Draw(path_gain * fading_gain(fading), cpu_hz)
-
-
-class World:
-    """Fleet, constants, and the draws of every device and round."""
+class World(Draws):
+    """Fleet, constants, and what every device finds at every moment."""
 
     def __init__(self, config: Config) -> None:
+        super().__init__(config, fleet_columns(config))
         self.fleet = make_fleet(config)
         self.terms = terms_of(config)
-        self._std_hz = config.compute.cpu_hz_std
-        self._floor_hz = config.compute.cpu_hz_floor
-        self._starts = [int(start) for start in streams(config.run.seed, Purpose.WORLD, len(self.fleet))]
 
-    def draw(self, device: int, round_: int) -> Draw:
-        """What the device finds in the round."""
-        known = self.fleet[device]
-        return draw_round(self._starts[device], round_, known.path_gain, known.cpu_hz_mean, self._std_hz, self._floor_hz)
+
+class _Part:
+    """One part for all devices. What is promised of a part of the user's is checked whenever it is asked."""
+
+    def __init__(self, name: str, function: Callable[..., Any], settings: Any, starts: Sequence[int]) -> None:
+        self._name, self._function, self._settings, self._starts = name, function, settings, starts
+        self._trusted = is_ours(getattr(getattr(function, "__code__", None), "co_filename", ""))
+
+    def number(self, device: int, round_: int, clock_s: float, known: Any) -> float:
+        value: Any = self._asked(device, round_, clock_s, known)
+        if not self._trusted and (type(value) not in (float, int) or not is_number_above_zero(value)):
+            raise self._failure(device, round_, f"it gave {value!r}, and must give a finite number above 0")
+        return float(value)
+
+    def truth(self, device: int, round_: int, clock_s: float) -> bool:
+        value: Any = self._asked(device, round_, clock_s)
+        if not self._trusted and type(value) is not bool:
+            raise self._failure(device, round_, f"it gave {value!r}, and must give True or False")
+        return bool(value)
+
+    def _asked(self, device: int, round_: int, clock_s: float, *known: Any) -> Any:
+        at = Moment(int(self._starts[device]), device, round_, clock_s)
+        if self._trusted:
+            return self._function(at, *known, self._settings)
+        try:
+            value, again = (self._function(at, *known, self._settings) for _ in range(2))
+        except KeyboardInterrupt:
+            raise
+        except BaseException as error:
+            raise self._failure(device, round_, sentence_of_error(error)) from None
+        if value != again and not (value != value and again != again):
+            what = f"it gave {value!r} and then {again!r}: it may depend on its arguments only"
+            raise self._failure(device, round_, f"{what} (random numbers of that kind are in fedtwin.draws)")
+        return value
+
+    def _failure(self, device: int, round_: int, what: str) -> FedtwinError:
+        return FedtwinError(f"{self._name} failed in round {round_} for device {device}: {what}.")

@@ -11,7 +11,7 @@ from fedtwin.formulas.power import full_power_plan, optimal_plan
 from fedtwin.formulas.rate import path_gain
 from fedtwin.formulas.terms import terms_of
 from fedtwin.live.device.emulation import EmulatedRadio
-from fedtwin.live.device.radio import LEAST_GAIN, MOST_GAIN, MeasuredRadio
+from fedtwin.live.device.radio import LEAST_GAIN, MOST_GAIN, Link, MeasuredRadio
 from fedtwin.world.world import World
 
 CONFIG = build_config({}, {"fleet.devices": 5, "fleet.channels": 2, "run.seed": 3})
@@ -31,7 +31,7 @@ def test_device_k_of_the_fleet_has_the_simulators_channel_and_cpu(device: int) -
     world = World(CONFIG)
     radio = emulated(fleet_device=device)
     for round_ in range(20):
-        draw, link = world.draw(device, round_), radio.look(round_)
+        draw, link = world.draw(device, round_, 0.0), radio.look(round_)
         assert (link.gain, link.cpu_hz, link.gain_source) == (draw.gain, draw.cpu_hz, "modelled")
 
 
@@ -73,7 +73,7 @@ def test_the_gain_is_one_the_protocol_allows(bits: float, seconds: float) -> Non
 
 
 def test_before_the_first_upload_the_gain_is_assumed_and_says_so() -> None:
-    assert measured().look(1) == (path_gain(100.0), "modelled", None)
+    assert measured().look(1) == Link(path_gain(100.0), "modelled", None)
 
 
 def test_a_planned_upload_takes_what_the_link_has_shown() -> None:

@@ -54,7 +54,7 @@ class Script:
             self.happen(asked)
             if isinstance(asked, events.Passed):
                 continue
-            draw = self.world.draw(asked.device, asked.round)
+            draw = self.world.draw(asked.device, asked.round, 0.0)
             plan = self.plan(self.world.terms, draw.gain, draw.cpu_hz, self.world.fleet[asked.device].samples)
             answer: Accept | Decline = Decline(reason=REASONS[plan.reason], gain=draw.gain, cpu_hz=draw.cpu_hz)
             if plan.feasible:

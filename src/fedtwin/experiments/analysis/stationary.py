@@ -6,23 +6,26 @@ serves at most 1 / E[T_n] of them, hence M π_n E[T_n] ≤ Σ_k π_k E[T_k], whi
 """
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass
-from functools import cache
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from fedtwin.compiling import can_compile, compiled, folder_of, keep_on_disk
+from fedtwin.compiling import can_compile
 from fedtwin.config import Config
-from fedtwin.draws import Purpose, streams
 from fedtwin.errors import FedtwinError
 from fedtwin.formulas.power import full_power_plan, optimal_plan
-from fedtwin.formulas.terms import Terms
 from fedtwin.policies import power_rule
-from fedtwin.world.world import World, draw_round
+from fedtwin.sim.fast.compile import compiled_for, exchanged_in
+from fedtwin.sim.fast.layout import Fleet, Rules
+from fedtwin.sim.fast.state import new_start
+from fedtwin.sim.fast.steps import answer_of, draw_of
+from fedtwin.world.fleet import fleet_columns
+from fedtwin.world.world import World
 
-FIRST_ROUND = 2**40
+FIRST_ROUND, FIRST_MOMENT = 2**40, 2**20
 DRAWS_PER_DEVICE = 10_000
 WORTH_COMPILING = 100_000
 
@@ -41,15 +44,9 @@ def stationary_costs(config: Config, draws: int = DRAWS_PER_DEVICE) -> Stationar
     world = World(config)
     devices = len(world.fleet)
     mean_cost, mean_time_s = np.empty(devices), np.empty(devices)
-    compile_it = can_compile() and devices * draws >= WORTH_COMPILING
-    optimal, cpu = power_rule(config) == "optimal", config.compute
-    for device, start in enumerate(streams(config.run.seed, Purpose.WORLD, devices)):
-        known = world.fleet[device]
-        of_device = (known.path_gain, known.cpu_hz_mean, cpu.cpu_hz_std, cpu.cpu_hz_floor, float(known.samples), draws)
-        if compile_it:
-            found = _compiled_mean()(optimal, world.terms, start, *of_device)
-        else:
-            found = mean_over_rounds(optimal, world.terms, int(start), *of_device)
+    mean_of = _compiled_mean(config) if can_compile() and devices * draws >= WORTH_COMPILING else _readable_mean(config, world)
+    for device in range(devices):
+        found = mean_of(device, draws)
         if found.accepted == 0:
             raise FedtwinError(f"Device {device} declined all of {draws} rounds: no stationary policy meets C1.")
         mean_cost[device], mean_time_s[device] = found.cost, found.time_s
@@ -71,25 +68,16 @@ class Means(NamedTuple):
     time_s: float
 
 
-def mean_over_rounds(
-    optimal: bool,
-    terms: Terms,
-    start: Any,
-    path_gain: float,
-    cpu_hz_mean: float,
-    std_hz: float,
-    floor_hz: float,
-    samples: float,
-    draws: int,
-) -> Means:
-    """What the device would take in the mean, over so many rounds; ``start`` is its stream."""
+MeanOf = Callable[[int, int], Means]
+
+
+def mean_over_rounds(rules: Rules, fleet: Fleet, device: int, draws: int) -> Means:
+    """What the device would take in the mean, over so many rounds; meant to be compiled."""
     accepted, cost, time_s = 0, 0.0, 0.0
     for k in range(draws):
-        draw = draw_round(start, FIRST_ROUND + k, path_gain, cpu_hz_mean, std_hz, floor_hz)
-        if optimal:
-            plan = optimal_plan(terms, draw.gain, draw.cpu_hz, samples)
-        else:
-            plan = full_power_plan(terms, draw.gain, draw.cpu_hz, samples)
+        clock_s = (FIRST_MOMENT + k) * rules.terms.max_time_s
+        draw = draw_of(rules, fleet.places[device], device, FIRST_ROUND + k, clock_s)
+        plan = answer_of(rules, fleet.devices[device], draw)
         if plan.feasible:
             accepted += 1
             cost += plan.cost
@@ -97,9 +85,29 @@ def mean_over_rounds(
     return Means(accepted, cost / max(accepted, 1), time_s / max(accepted, 1))
 
 
-@cache
-def _compiled_mean() -> Any:
-    return keep_on_disk(compiled(mean_over_rounds), folder_of("stationary", mean_over_rounds), "the best stationary policy")
+def _compiled_mean(config: Config) -> MeanOf:
+    exchanged, fleet = exchanged_in(config), fleet_columns(config)
+    fast = compiled_for(exchanged, mean_over_rounds, "stationary", "the best stationary policy")
+    start = new_start(config, fleet, np.zeros(len(fleet.samples), np.int64), (), 0, indexed=False, noted=False)
+    return lambda device, draws: fast(start.rules, start.state.fleet, device, draws)
+
+
+def _readable_mean(config: Config, world: World) -> MeanOf:
+    """The same, one device after the other in plain Python."""
+    plan_of = optimal_plan if power_rule(config) == "optimal" else full_power_plan
+
+    def mean(device: int, draws: int) -> Means:
+        accepted, cost, time_s = 0, 0.0, 0.0
+        for k in range(draws):
+            draw = world.draw(device, FIRST_ROUND + k, (FIRST_MOMENT + k) * world.terms.max_time_s)
+            plan = plan_of(world.terms, draw.gain, draw.cpu_hz, world.fleet[device].samples)
+            if draw.available and plan.feasible:
+                accepted += 1
+                cost += plan.cost
+                time_s += plan.compute_s + plan.upload_s
+        return Means(accepted, cost / max(accepted, 1), time_s / max(accepted, 1))
+
+    return mean
 
 
 def _least_cost(mean_cost: NDArray[np.float64], least: NDArray[np.float64], busy: NDArray[np.float64] | None) -> float:

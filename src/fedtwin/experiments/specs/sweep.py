@@ -13,7 +13,7 @@ from fedtwin.config.schema import Whole
 from fedtwin.errors import FedtwinError
 from fedtwin.experiments.specs.grid import Point, flat_settings, grid_points
 from fedtwin.policies import load_policy
-from fedtwin.registry import POLICIES, SCHEMES, find_scheme, known_names
+from fedtwin.registry import SCHEMES, find_scheme, known_names, target_of
 
 MOST_RUNS = 1_000_000
 PLAIN_WORDS = {
@@ -38,7 +38,7 @@ class SweepSpec(BaseModel):
     @classmethod
     def _schemes_are_known(cls, names: list[str]) -> list[str]:
         for name in names:
-            if name not in POLICIES and ":" not in name and find_scheme(name) is None:
+            if target_of("policies", name) is None and find_scheme(name) is None:
                 raise ValueError(f"{name!r} is unknown, choose from {known_names()}")
         return names
 

@@ -3,13 +3,15 @@
 import zlib
 
 from fedtwin.config import Config
-from fedtwin.draws import Purpose, streams
-from fedtwin.formulas.power import Plan, full_power_plan, optimal_plan
+from fedtwin.draws import Purpose, streams, uniform, word
+from fedtwin.formulas.power import Plan, full_power_plan, no_answer, optimal_plan
 from fedtwin.formulas.rate import path_gain
 from fedtwin.formulas.terms import Terms
 from fedtwin.live.device.radio import MOST_GAIN, Link
 from fedtwin.world.fleet import make_fleet
-from fedtwin.world.world import World, draw_round
+from fedtwin.world.rayleigh import fading_gain
+from fedtwin.world.words import WORDS_PER_ROUND
+from fedtwin.world.world import World
 
 
 def samples_of(config: Config, fleet_device: int) -> int:
@@ -27,15 +29,15 @@ class EmulatedRadio:
         self._start = int(streams(zlib.crc32(name.encode()), Purpose.WORLD, 1)[0])
         self._path_gain = path_gain(distance_m)
 
-    def look(self, round_: int) -> Link:
+    def look(self, round_: int, clock_s: float = 0.0) -> Link:
         if self._world is not None:
-            draw = self._world.draw(self._device, round_)
-            return Link(min(draw.gain, MOST_GAIN), "modelled", draw.cpu_hz)
-        draw = draw_round(self._start, round_, self._path_gain, 1e9, 0.0, 1e9)
-        return Link(min(draw.gain, MOST_GAIN), "modelled", None)
+            draw = self._world.draw(self._device, round_, clock_s)
+            return Link(min(draw.gain, MOST_GAIN), "modelled", draw.cpu_hz, draw.available)
+        gain = self._path_gain * fading_gain(uniform(word(self._start, WORDS_PER_ROUND * round_)))
+        return Link(min(gain, MOST_GAIN), "modelled", None)
 
     def plan(self, terms: Terms, link: Link, cpu_hz: float, samples: int, model_bits: float) -> Plan:  # noqa: ARG002
-        return self._plan(terms, link.gain, cpu_hz, samples)
+        return self._plan(terms, link.gain, cpu_hz, samples) if link.available else no_answer()
 
     def air_s(self, plan: Plan) -> float:
         return plan.upload_s

@@ -89,9 +89,9 @@ class Planner:
                 full_power=full_power,
             )
 
-    def look(self, round_: int) -> Offer:
+    def look(self, round_: int, clock_s: float = 0.0) -> Offer:
         """Link, CPU, and the power of least cost within the limits (Section IV-B)."""
-        offer = self._look(round_)
+        offer = self._look(round_, clock_s)
         if offer.plan.feasible:
             self._kept_out_since = math.inf
             if self._trainings > 0:
@@ -100,7 +100,7 @@ class Planner:
             self._kept_out_since = min(self._kept_out_since, self._clock())
             if self._clock() - self._kept_out_since >= self._doubt_after_s:
                 self._forget()
-                return self._look(round_)
+                return self._look(round_, clock_s)
         return offer
 
     def _forget(self) -> None:
@@ -109,8 +109,8 @@ class Planner:
         self.radio.forget()
         self._kept_out_since, self._doubt_after_s = math.inf, min(2.0 * self._doubt_after_s, MOST_DOUBT_S)
 
-    def _look(self, round_: int) -> Offer:
-        link = self.radio.look(round_)
+    def _look(self, round_: int, clock_s: float) -> Offer:
+        link = self.radio.look(round_, clock_s)
         cpu_hz, source = self._cpu(link)
         plan = self.radio.plan(self._terms, link, cpu_hz, self._samples, self._model_bits)
         return Offer(round_, link, cpu_hz, source, plan)

@@ -14,17 +14,18 @@ LEAST_GAIN, MOST_GAIN = 1e-30, 1.0
 
 
 class Link(NamedTuple):
-    """What a device finds when it looks: its gain, and its CPU where that is emulated too."""
+    """What a device finds when it looks: its gain, and its CPU and whether it is there where these are emulated too."""
 
     gain: float
     gain_source: Source
     cpu_hz: float | None
+    available: bool = True
 
 
 class Radio(Protocol):
     """``look`` at the link in a round, ``plan`` the power, wait for what the air would take, ``learn`` from an upload."""
 
-    def look(self, round_: int) -> Link: ...
+    def look(self, round_: int, clock_s: float = 0.0) -> Link: ...
 
     def plan(self, terms: Terms, link: Link, cpu_hz: float, samples: int, model_bits: float) -> Plan: ...
 
@@ -50,7 +51,7 @@ class MeasuredRadio:
         self._assumed = path_gain(distance_m)
         self.goodput_bps: float | None = None
 
-    def look(self, round_: int) -> Link:  # noqa: ARG002
+    def look(self, round_: int, clock_s: float = 0.0) -> Link:  # noqa: ARG002
         if self.goodput_bps is None:
             return Link(min(self._assumed, MOST_GAIN), "modelled", None)
         nats = min(self.goodput_bps / self._radio.bandwidth_hz * math.log(2.0), 600.0)

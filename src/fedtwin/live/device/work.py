@@ -101,9 +101,11 @@ class TaskWork:
     def _answer(self, ask: Ask) -> Accept | Decline:
         if self.busy:
             return Decline(reason="busy")
-        offer = self._offer = self._planner.look(ask.round)
+        offer = self._offer = self._planner.look(ask.round, ask.clock_s)
         plan = offer.plan
         if not plan.feasible:
+            if not offer.link.available:
+                return Decline(reason=REASONS[plan.reason])
             return Decline(reason=REASONS[plan.reason], gain=offer.link.gain, cpu_hz=offer.cpu_hz)
         return Accept(
             gain=offer.link.gain,
@@ -126,7 +128,7 @@ class TaskWork:
             say(logging.WARNING, "a task while another goes on", device=self._name, round=task.round)
             return
         known = self._offer is not None and self._offer.round == task.round
-        offer = self._offer if known and self._offer is not None else self._planner.look(task.round)
+        offer = self._offer if known and self._offer is not None else self._planner.look(task.round, task.clock_s)
         self._job = asyncio.create_task(self._work(task, bytes(body), offer))
 
     async def _work(self, task: Task, body: bytes, offer: Offer) -> None:

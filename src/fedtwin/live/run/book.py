@@ -148,6 +148,8 @@ class Book:
             time_ok=True,
             energy_ok=True,
             decline_reason=declined,
+            known_gain=asked.known_gain,
+            known_gain_age_s=asked.known_gain_age_s,
         )
         return row if sent is None else self._with(row, sent.compute_s, sent.upload_s, sent.compute_j, sent.upload_j, sent.cost)
 

@@ -5,8 +5,10 @@ Decisions are the coordinator's, as in the simulator; costs are always learned o
 device says of itself.
 """
 
+import math
 import re
 
+from fedtwin.coordinator import Now
 from fedtwin.formulas.cost import cost, within
 from fedtwin.live.run import events
 from fedtwin.live.run.state import Member, OpenTask, State
@@ -44,7 +46,7 @@ class Core(State):
                 return None
             coordinator.open_round()
             self._round_is_open = True
-        decision = coordinator.choose()
+        decision = coordinator.choose(Now(at_s))
         if decision is None:
             return events.Passed(at_s=at_s, round=coordinator.round)
         return events.Asked(
@@ -54,6 +56,8 @@ class Core(State):
             score=decision.score,
             queue=decision.queue,
             total_queue=coordinator.total_queue(),
+            known_gain=None if math.isnan(decision.known_gain) else decision.known_gain,
+            known_gain_age_s=None if math.isnan(decision.known_gain_age_s) else decision.known_gain_age_s,
         )
 
     @property

@@ -53,6 +53,8 @@ class Asked(_Event):
     score: float
     queue: float
     total_queue: float
+    known_gain: float | None = None
+    known_gain_age_s: float | None = None
 
 
 class Declined(_Event):

@@ -5,15 +5,18 @@ A replay gives the events of a ledger to ``apply``, and the same state comes bac
 
 from collections import OrderedDict
 from dataclasses import dataclass
+from functools import partial
 
 from fedtwin.config import Config, LiveConfig
 from fedtwin.coordinator import Coordinator
 from fedtwin.draws import Purpose, ranks
 from fedtwin.errors import FedtwinError
+from fedtwin.formulas.power import full_power_plan, optimal_plan
 from fedtwin.formulas.terms import terms_of
 from fedtwin.live.run import events
 from fedtwin.live.run.events import Event
-from fedtwin.policies import OraclePolicy, Policy, knobs_of, policy_of
+from fedtwin.policies import OraclePolicy, Policy, knobs_of, plain_knobs_of, policy_of
+from fedtwin.prediction import predict
 from fedtwin.twin import Twin, new_twin
 from fedtwin.twin.update import Offer
 
@@ -44,6 +47,7 @@ class State:
     def __init__(self, config: Config, policy: Policy | OraclePolicy | None = None) -> None:
         if config.run.mode != "async":
             raise FedtwinError(f"run.mode = {config.run.mode!r} is not for a live fleet: it is async there.")
+        self._knobs = knobs_of(config) if policy is None else plain_knobs_of(config)
         policy = policy or policy_of(config)
         if not isinstance(policy, Policy):
             raise FedtwinError(f"policy.name = {config.policy.name!r} knows the true costs: it is for simulations only.")
@@ -183,10 +187,12 @@ class State:
         self._coordinator = Coordinator(
             new_twin(samples, self.config.objective.min_mean_samples),
             self._policy,
-            knobs_of(self.config),
+            self._knobs,
             self.tie_ranks,
             policy_name=self.config.policy.name,
             learn_on_selection=False,
+            predict=partial(predict, optimal_plan if self._keeps_limits else full_power_plan, self.terms),
+            gain_known=self.config.twin.gain,
         )
         self._places = ranks(seed, Purpose.START, len(samples)).tolist()
         self._first = sorted(range(len(samples)), key=self._places.__getitem__)
@@ -208,13 +214,14 @@ class State:
         if event.offline:
             if not self.is_quarantined(self.names[event.device]):
                 self.coordinator.set_status(event.device, "offline")
-        else:
+        elif self.coordinator.round > 0:  # the first dispatches teach nothing, as in a simulation
             self.coordinator.decline(event.device, event.gain, event.cpu_hz, event.at_s)
         self._end_the_first_dispatches()
 
     def _dispatched(self, event: events.Dispatched) -> None:
         counted = event.round > 0
-        offer = Offer(event.gain, event.cpu_hz, event.compute_s, event.cost)
+        time_s, energy_j = event.compute_s + event.upload_s, event.compute_j + event.upload_j
+        offer = Offer(event.gain, event.cpu_hz, event.compute_s, event.cost, time_s, energy_j)
         self.coordinator.accept(event.device, offer, event.at_s, counted=counted)
         self.open[event.token] = OpenTask(event, self.changes)
         self._task_of[event.device] = event.token
@@ -237,7 +244,15 @@ class State:
             self.coordinator.report_late()
         else:
             del self.open[event.token], self._task_of[event.device]
-            self.coordinator.report(event.device, event.cost, event.compute_s, event.at_s)
+            self.coordinator.report(
+                event.device,
+                event.cost,
+                event.compute_s,
+                event.at_s,
+                time_s=event.compute_s + event.upload_s,
+                energy_j=event.compute_j + event.upload_j,
+                train_loss=event.train_loss,
+            )
             if self.is_quarantined(self.names[event.device]):
                 self.coordinator.set_status(event.device, "quarantined")
         self._waiting = False
@@ -250,7 +265,9 @@ class State:
         task = self.open.pop(event.token)
         self._waiting = False
         del self._task_of[event.device]
-        self.coordinator.give_up(event.device, event.cost, event.status)
+        sent = task.sent
+        time_s, energy_j = event.at_s - sent.at_s, sent.compute_j + sent.upload_j
+        self.coordinator.give_up(event.device, event.cost, event.status, time_s=time_s, energy_j=energy_j)
         if event.status == "quarantined":
             self._close(event.token, "refused")
         else:

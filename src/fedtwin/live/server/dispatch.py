@@ -51,7 +51,7 @@ class Dispatcher:
     async def _ask(self, asked: events.Asked) -> None:
         run, core, context = self._run, self._core, self._context
         name = core.names[asked.device]
-        question = Ask(round=asked.round).encoded()
+        question = Ask(round=asked.round, clock_s=asked.at_s).encoded()
         begun, reconnects = time.monotonic(), context.client.stats["reconnects"]
         try:
             reply = await context.client.request(context.subjects.ask(name), question, timeout=core.live.ask_timeout_s)
@@ -85,7 +85,7 @@ class Dispatcher:
     async def _send(self, name: str, sent: events.Dispatched) -> None:
         """Lost on the way, it is a task whose deadline passes."""
         context, model = self._context, self._run.model.encoded
-        task = Task(token=sent.token, round=sent.round, version=sent.version, model_bytes=len(model))
+        task = Task(token=sent.token, round=sent.round, version=sent.version, clock_s=sent.at_s, model_bytes=len(model))
         try:
             if context.needs_objects:
                 task = task.model_copy(update={"object_name": await self._put(sent.version, model)})

@@ -112,9 +112,10 @@ class Welcome(Message):
 
 
 class Ask(Message):
-    """Will you take this round?"""
+    """Will you take this round? ``clock_s`` is the run's clock, for a device that emulates its link."""
 
     round: Annotated[int, Field(ge=0)]
+    clock_s: Annotated[float, Field(ge=0)] = 0.0
 
 
 class Accept(Message):
@@ -145,6 +146,7 @@ class Task(Message):
     token: Token
     round: Annotated[int, Field(ge=0)]
     version: Annotated[int, Field(ge=0)]
+    clock_s: Annotated[float, Field(ge=0)] = 0.0
     model_bytes: Annotated[int, Field(ge=0)]
     object_name: str | None = None
 

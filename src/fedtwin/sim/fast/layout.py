@@ -20,9 +20,6 @@ NEVER = 2**62
 
 DEVICE = np.dtype(
     [
-        ("path_gain", np.float64),
-        ("cpu_hz_mean", np.float64),
-        ("stream", np.uint64),
         ("samples", np.float64),
         ("gain", np.float64),
         ("compute_s", np.float64),
@@ -38,6 +35,33 @@ DEVICE = np.dtype(
     ],
     align=True,
 )
+
+HEARD = np.dtype(
+    [
+        ("gain_at_s", np.float64),
+        ("gain_sum", np.float64),
+        ("gains", np.int64),
+        ("cpu_hz_sum", np.float64),
+        ("compute_at_s", np.float64),
+        ("version", np.int64),
+        ("task_s", np.float64),
+        ("task_j", np.float64),
+    ],
+    align=True,
+)
+"""What few policies look at of a device: when its facts were heard of, the model it holds, what its task takes."""
+
+PLACE = np.dtype(
+    [
+        ("path_gain", np.float64),
+        ("cpu_hz_mean", np.float64),
+        ("channel_stream", np.uint64),
+        ("load_stream", np.uint64),
+        ("availability_stream", np.uint64),
+    ],
+    align=True,
+)
+"""What only the world knows of a device."""
 
 FLIGHT = np.dtype(
     [
@@ -65,6 +89,9 @@ ANSWER = np.dtype(
         ("upload_j", np.float64),
         ("reason", np.int64),
         ("feasible", np.bool_),
+        ("available", np.bool_),
+        ("known_gain", np.float64),
+        ("known_gain_age_s", np.float64),
     ],
     align=True,
 )
@@ -114,7 +141,7 @@ POINT = np.dtype([(part.name, DTYPES[ARROW[part.type]]) for part in dataclasses.
 
 
 class Rules(NamedTuple):
-    """What does not change in a run."""
+    """What does not change in a run. ``noted``: HEARD is kept up, for a policy that looks at it or for the rows."""
 
     terms: Terms
     knobs: Knobs
@@ -123,22 +150,39 @@ class Rules(NamedTuple):
     rounds: int
     std_hz: float
     floor_hz: float
+    channel_settings: Any
+    load_settings: Any
+    availability_settings: Any
     learn_on_selection: bool
     indexed: bool
+    noted: bool
+
+
+class Fleet(NamedTuple):
+    """One entry per device in each: DEVICE, HEARD, PLACE, and the policy's own state of it."""
+
+    devices: Records
+    heard: Records
+    places: Records
+    own: NDArray[np.float64]
 
 
 class State(NamedTuple):
-    """All that changes in a run: one RUN, then arrays of DEVICE, FLIGHT, ANSWER, NODE, device numbers, POINT and ROW.
+    """All that changes in a run: one RUN, the fleet, then arrays of FLIGHT, ANSWER, NODE, device numbers, POINT and ROW.
 
     ``order`` holds the devices as the tournament's leaves; where there is none, it and ``nodes`` are empty. So are ``rows``
     where none are kept.
     """
 
     run: Records
-    devices: Records
+    fleet: Fleet
     flights: Records
     answers: Records
     nodes: Records
     order: Leaves
     curve: Records
     rows: Records
+
+    @property
+    def devices(self) -> Records:
+        return self.fleet.devices

@@ -9,9 +9,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fedtwin.config import Config
-from fedtwin.policies import Policy, policy_of, power_rule
+from fedtwin.policies import policy_of
 from fedtwin.records import Tally
-from fedtwin.sim.fast.compile import Kernels, is_users, kernels
+from fedtwin.sim.fast.compile import Kernels, exchanged_in, is_users, kernels, looks_at_little
 from fedtwin.sim.fast.layout import Records, Rules, State
 from fedtwin.sim.fast.state import Start, new_start
 from fedtwin.sim.fast.watch import Watch
@@ -70,15 +70,16 @@ def prepare(
     config: Config, fleet: FleetColumns, tie_ranks: NDArray[np.int64], *, checkpoints: Sequence[int] = (), rows: int = 0
 ) -> Start:
     policy = policy_of(config)
-    indexed = len(fleet.samples) >= INDEX_FROM and isinstance(policy, Policy) and policy.lead is not None
-    return new_start(config, fleet, tie_ranks, checkpoints, rows, indexed=indexed)
+    indexed = len(fleet.samples) >= INDEX_FROM and policy.lead is not None
+    noted = rows > 0 or not looks_at_little(policy)
+    return new_start(config, fleet, tie_ranks, checkpoints, rows, indexed=indexed, noted=noted)
 
 
 def finish(config: Config, start: Start, sink: Sink | None = None, progress: Callable[[int], None] | None = None) -> Played:
     state, rules, order = start.state, start.rules, start.order
-    policy = policy_of(config)
-    own = kernels(policy, config.policy.name, power_rule(config), config.run.mode)
-    watch = Watch(config, policy, start, own) if is_users(policy) else None
+    exchanged = exchanged_in(config)
+    own = kernels(exchanged)
+    watch = Watch(config, exchanged, start, own) if is_users(exchanged) else None
     first_rows = []
     try:
         while not own.begin(state, rules, order):

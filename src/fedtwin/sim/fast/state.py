@@ -9,9 +9,27 @@ from numpy.typing import NDArray
 from fedtwin.config import Config
 from fedtwin.draws import Purpose, ranks, streams
 from fedtwin.formulas.terms import terms_of
-from fedtwin.policies import knobs_of
-from fedtwin.sim.fast.layout import ANSWER, DEVICE, FLIGHT, NEVER, NOBODY, NODE, POINT, ROW, RUN, Leaves, Records, Rules, State
+from fedtwin.policies import knobs_of, policy_of
+from fedtwin.sim.fast.layout import (
+    ANSWER,
+    DEVICE,
+    FLIGHT,
+    HEARD,
+    NEVER,
+    NOBODY,
+    NODE,
+    PLACE,
+    POINT,
+    ROW,
+    RUN,
+    Fleet,
+    Leaves,
+    Records,
+    Rules,
+    State,
+)
 from fedtwin.world.fleet import FleetColumns
+from fedtwin.world.parts import Parts, parts_of
 
 FIRST_ANSWERS = 1024
 
@@ -25,13 +43,20 @@ class Start(NamedTuple):
 
 
 def new_start(
-    config: Config, fleet: FleetColumns, tie_ranks: NDArray[np.int64], checkpoints: Sequence[int], rows: int, *, indexed: bool
+    config: Config,
+    fleet: FleetColumns,
+    tie_ranks: NDArray[np.int64],
+    checkpoints: Sequence[int],
+    rows: int,
+    *,
+    indexed: bool,
+    noted: bool,
 ) -> Start:
     sync = config.run.mode == "sync"
     first = (
         np.zeros(0, np.int32) if sync else np.argsort(ranks(config.run.seed, Purpose.START, len(tie_ranks))).astype(np.int32)
     )
-    devices = _devices(config, fleet, tie_ranks)
+    devices, parts, knobs = _devices(fleet, tie_ranks), parts_of(config), knobs_of(config)
     run = np.zeros(1, RUN)
     run["queue_round_sum"] = len(devices)
     run["first_decliner"] = run["arrived"] = run["staleness"] = NOBODY
@@ -41,7 +66,7 @@ def new_start(
     nodes, order = new_tournament(devices) if indexed else (np.zeros(0, NODE), np.zeros(0, np.int32))
     state = State(
         run,
-        devices,
+        Fleet(devices, _heard(len(devices)), _places(config, fleet, parts), _own(config, len(devices))),
         np.zeros(0 if sync else config.fleet.channels + 1, FLIGHT),
         np.zeros(FIRST_ANSWERS if sync else 0, ANSWER),
         nodes,
@@ -51,27 +76,50 @@ def new_start(
     )
     rules = Rules(
         terms_of(config),
-        knobs_of(config),
+        knobs._replace(settings=tuple(knobs.settings)),
         len(devices),
         config.fleet.channels,
         config.run.rounds,
         config.compute.cpu_hz_std,
         config.compute.cpu_hz_floor,
+        tuple(parts.channel_settings),
+        tuple(parts.load_settings),
+        tuple(parts.availability_settings),
         not sync and config.policy.feedback == "on-selection",
         indexed,
+        noted,
     )
     return Start(state, rules, first)
 
 
-def _devices(config: Config, fleet: FleetColumns, tie_ranks: NDArray[np.int64]) -> Records:
+def _devices(fleet: FleetColumns, tie_ranks: NDArray[np.int64]) -> Records:
     devices = np.zeros(len(fleet.samples), DEVICE)
-    devices["path_gain"], devices["cpu_hz_mean"], devices["samples"] = fleet.path_gain, fleet.cpu_hz_mean, fleet.samples
-    devices["stream"] = streams(config.run.seed, Purpose.WORLD, len(devices))
+    devices["samples"] = fleet.samples
     devices["rank"] = tie_ranks
     devices["gain"] = devices["compute_s"] = np.nan
     devices["queue_round"] = 1
     devices["free"] = True
     return devices
+
+
+def _heard(count: int) -> Records:
+    heard = np.zeros(count, HEARD)
+    heard["gain_at_s"] = heard["compute_at_s"] = np.nan
+    return heard
+
+
+def _places(config: Config, fleet: FleetColumns, parts: Parts) -> Records:
+    places = np.zeros(len(fleet.samples), PLACE)
+    places["path_gain"], places["cpu_hz_mean"] = fleet.path_gain, fleet.cpu_hz_mean
+    for name, part in (("channel", parts.channel), ("load", parts.load), ("availability", parts.availability)):
+        places[f"{name}_stream"] = streams(config.run.seed, part.purpose, len(places))
+    return places
+
+
+def _own(config: Config, count: int) -> NDArray[np.float64]:
+    """The policy's own state of every device, as it declares it."""
+    state = policy_of(config).state
+    return np.tile(np.array(state() if state is not None else (), np.float64), (count, 1))
 
 
 def new_tournament(devices: Records) -> tuple[Records, Leaves]:

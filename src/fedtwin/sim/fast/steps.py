@@ -1,87 +1,270 @@
 """What the asynchronous and the synchronous run do alike: look at a device, rate it, ask it, write down what it answered."""
 
 import math
+from typing import Any, NamedTuple
+
+from numpy.typing import NDArray
 
 from fedtwin.formulas.cost import within
-from fedtwin.formulas.power import Plan
+from fedtwin.formulas.power import Plan, no_answer
 from fedtwin.formulas.terms import Terms
-from fedtwin.policies.base import Knobs, View, as_if_told, last_if_nan
+from fedtwin.policies.base import Knobs, News, Prediction, View, as_if_told, last_if_nan
+from fedtwin.prediction import prediction_in
 from fedtwin.records.summary import tally_arrival, tally_selection
-from fedtwin.sim.fast.layout import Records, Rules
+from fedtwin.sim.fast.layout import Fleet, Records, Rules
 from fedtwin.sim.series import sample
-from fedtwin.twin.state import mean_cost, queue_after_selection, queue_at, sum_of_queues
-from fedtwin.world.world import Draw, draw_round
+from fedtwin.twin.state import mean_cost, mean_heard, queue_after_selection, queue_at, sum_of_queues
+from fedtwin.world.parts import Moment, Processor, is_number_above_zero
+from fedtwin.world.world import Draw
 
 NO_SCORES = "nobody has a score"
+NO_DRAW = "a part of the world gives no number above 0"
+
+# Stand-ins: what a policy, a power rule and a world bring takes their places when the engine is compiled
 
 
 def score_of_policy(view: View, knobs: Knobs) -> float:
-    """Stands for the policy's ``score``."""
+    """The policy's ``score``."""
     raise NotImplementedError
 
 
 def score_of_oracle(view: View, true_cost: float, knobs: Knobs) -> float:
-    """Stands for an oracle's ``score``."""
+    """An oracle's ``score``."""
+    raise NotImplementedError
+
+
+def observe_of_policy(state: Any, news: News, knobs: Knobs) -> Any:
+    """The policy's ``observe``."""
     raise NotImplementedError
 
 
 def plan_of_power_rule(terms: Terms, gain: float, cpu_hz: float, samples: float) -> Plan:
-    """Stands for the power rule."""
+    """The power rule."""
     raise NotImplementedError
 
 
-def rate(rules: Rules, known: Records, view: View) -> float:
-    """Stands for one of the two below."""
+def gain_of_channel(at: Moment, path_gain: float, settings: Any) -> float:
+    """The world's channel."""
     raise NotImplementedError
 
 
-def raw(rules: Rules, known: Records, view: View) -> float:
-    """Stands for one of the two below it."""
+def cpu_hz_of_load(at: Moment, processor: Processor, settings: Any) -> float:
+    """The world's load."""
     raise NotImplementedError
 
 
-def raw_by_policy(rules: Rules, known: Records, view: View) -> float:  # noqa: ARG001
-    return score_of_policy(view, rules.knobs)
-
-
-def raw_by_oracle(rules: Rules, known: Records, view: View) -> float:
-    draw = draw_of(rules, known, view.round)
-    return score_of_oracle(view, plan_of_power_rule(rules.terms, draw.gain, draw.cpu_hz, known.samples).cost, rules.knobs)
-
-
-def check_choice(devices: Records, rules: Rules, round_: int, chosen: int) -> None:
-    """Stands for one of the two below: at the first question of a round."""
+def answers(at: Moment, settings: Any) -> bool:
+    """The world's availability."""
     raise NotImplementedError
 
 
-def trust_choice(devices: Records, rules: Rules, round_: int, chosen: int) -> None:
+def raw(rules: Rules, fleet: Fleet, run: Records, view: View) -> float:
+    """``raw_by_policy`` or ``raw_by_oracle``."""
+    raise NotImplementedError
+
+
+def check_choice(fleet: Fleet, rules: Rules, run: Records, chosen: int) -> None:
+    """``trust_choice`` or ``refuse_nan``: at the first question of a round."""
+    raise NotImplementedError
+
+
+def checked(draw: Draw) -> Draw:
+    """``trust_draw`` or ``refuse_draw``."""
+    raise NotImplementedError
+
+
+def view_of(rules: Rules, fleet: Fleet, run: Records, device: int, round_: int) -> View:
+    """``view_of_little`` or ``full_view``."""
+    raise NotImplementedError
+
+
+def gain_known(rules: Rules, fleet: Fleet, run: Records, device: int, round_: int) -> float:
+    """What the twin believes of the link: one of the three below."""
+    raise NotImplementedError
+
+
+def gain_age_s(fleet: Fleet, run: Records, device: int) -> float:
+    """How old that is: ``age_of_heard`` or ``age_of_this_moment``."""
+    raise NotImplementedError
+
+
+def prediction_of(rules: Rules, fleet: Fleet, device: int, gain: float) -> Any:
+    """``predicted``, or nothing for a policy that does not ask."""
+    raise NotImplementedError
+
+
+def own_state(own: NDArray[Any], device: int) -> Any:
+    """The policy's own state of a device, or nothing."""
+    raise NotImplementedError
+
+
+def hear(rules: Rules, own: NDArray[Any], device: int, news: News) -> None:
+    """The policy observes something, or has no state that could change."""
+    raise NotImplementedError
+
+
+def knobs_in(rules: Rules) -> Knobs:
+    """The knobs, with the policy's settings by their names."""
+    raise NotImplementedError
+
+
+def channel_settings_in(rules: Rules) -> Any:
+    """The channel's settings by their names, or nothing."""
+    raise NotImplementedError
+
+
+def load_settings_in(rules: Rules) -> Any:
+    """The load's."""
+    raise NotImplementedError
+
+
+def availability_settings_in(rules: Rules) -> Any:
+    """The availability's."""
+    raise NotImplementedError
+
+
+# What takes their places where nothing is declared
+
+
+def no_prediction(rules: Rules, fleet: Fleet, device: int, gain: float) -> Any:  # noqa: ARG001
+    return ()
+
+
+def still_no_prediction(prediction: Any) -> Any:
+    return prediction
+
+
+def no_state(own: NDArray[Any], device: int) -> Any:  # noqa: ARG001
+    return ()
+
+
+def nobody_hears(rules: Rules, own: NDArray[Any], device: int, news: News) -> None:
+    pass
+
+
+def plain_knobs(rules: Rules) -> Knobs:
+    return rules.knobs
+
+
+def no_settings(rules: Rules) -> Any:  # noqa: ARG001
+    return ()
+
+
+# The world
+
+
+def draw_of(rules: Rules, place: Records, device: int, round_: int, clock_s: float) -> Draw:
+    processor = Processor(place.cpu_hz_mean, rules.std_hz, rules.floor_hz)
+    at_load = Moment(place.load_stream, device, round_, clock_s)
+    at_availability = Moment(place.availability_stream, device, round_, clock_s)
+    return checked(
+        Draw(
+            true_gain(rules, place, device, round_, clock_s),
+            cpu_hz_of_load(at_load, processor, load_settings_in(rules)),
+            answers(at_availability, availability_settings_in(rules)),
+        )
+    )
+
+
+def true_gain(rules: Rules, place: Records, device: int, round_: int, clock_s: float) -> float:
+    at = Moment(place.channel_stream, device, round_, clock_s)
+    return gain_of_channel(at, place.path_gain, channel_settings_in(rules))
+
+
+def trust_draw(draw: Draw) -> Draw:
+    """Parts of fedtwin's own keep their promise."""
+    return draw
+
+
+def refuse_draw(draw: Draw) -> Draw:
+    if not is_number_above_zero(draw.gain) or not is_number_above_zero(draw.cpu_hz):
+        raise FloatingPointError(NO_DRAW)
+    return draw
+
+
+def answer_of(rules: Rules, known: Records, draw: Draw) -> Plan:
+    """``answer_always`` or ``answer_if_available``."""
+    raise NotImplementedError
+
+
+def answer_always(rules: Rules, known: Records, draw: Draw) -> Plan:
+    return plan_of_power_rule(rules.terms, draw.gain, draw.cpu_hz, known.samples)
+
+
+def answer_if_available(rules: Rules, known: Records, draw: Draw) -> Plan:
+    if not draw.available:
+        return no_answer()
+    return plan_of_power_rule(rules.terms, draw.gain, draw.cpu_hz, known.samples)
+
+
+# The policy
+
+
+def raw_by_policy(rules: Rules, fleet: Fleet, run: Records, view: View) -> float:  # noqa: ARG001
+    return score_of_policy(view, knobs_in(rules))
+
+
+def raw_by_oracle(rules: Rules, fleet: Fleet, run: Records, view: View) -> float:
+    draw = draw_of(rules, fleet.places[view.device], view.device, view.round, run.clock_s)
+    return score_of_oracle(view, answer_of(rules, fleet.devices[view.device], draw).cost, knobs_in(rules))
+
+
+def rate(rules: Rules, fleet: Fleet, run: Records, view: View) -> float:
+    return last_if_nan(raw(rules, fleet, run, view))
+
+
+def trust_choice(fleet: Fleet, rules: Rules, run: Records, chosen: int) -> None:
     """Policies of fedtwin's own give numbers."""
 
 
-def refuse_nan(devices: Records, rules: Rules, round_: int, chosen: int) -> None:
+def refuse_nan(fleet: Fleet, rules: Rules, run: Records, chosen: int) -> None:
     """Nobody's score is a number, and not only for want of what a device has not told yet: ``Coordinator.choose``."""
-    if rate(rules, devices[chosen], view_of(rules, devices[chosen], chosen, round_)) < math.inf:
+    if rate(rules, fleet, run, view_of(rules, fleet, run, chosen, run.round)) < math.inf:
         return
-    for device in range(len(devices)):
-        known = devices[device]
-        if known.free:
-            view = view_of(rules, known, device, round_)
-            if not math.isnan(raw(rules, known, view)) or not math.isnan(raw(rules, known, as_if_told(view))):
+    for device in range(len(fleet.devices)):
+        if fleet.devices[device].free:
+            view = view_of(rules, fleet, run, device, run.round)
+            if not math.isnan(raw(rules, fleet, run, view)) or not math.isnan(raw(rules, fleet, run, as_if_told(view))):
                 return
     raise FloatingPointError(NO_SCORES)
 
 
-def rate_by_policy(rules: Rules, known: Records, view: View) -> float:  # noqa: ARG001
-    return last_if_nan(score_of_policy(view, rules.knobs))
+class PlainView(NamedTuple):
+    """The part of a ``View`` that changes only with the device's own selections."""
+
+    round: int
+    device: int
+    samples: float
+    selections: int
+    observations: int
+    mean_cost: float
+    queue: float
 
 
-def rate_by_oracle(rules: Rules, known: Records, view: View) -> float:
-    draw = draw_of(rules, known, view.round)
-    plan = plan_of_power_rule(rules.terms, draw.gain, draw.cpu_hz, known.samples)
-    return last_if_nan(score_of_oracle(view, plan.cost, rules.knobs))
+def plain_view(rules: Rules, known: Records, device: int, round_: int) -> Any:
+    """For a policy that looks at nothing that changes by itself."""
+    return PlainView(
+        round_,
+        device,
+        known.samples,
+        known.selections,
+        known.observations,
+        mean_cost(known.cost_sum, known.observations),
+        queue_at(known.queue, known.queue_round, round_, rules.knobs.min_mean_samples),
+    )
 
 
-def view_of(rules: Rules, known: Records, device: int, round_: int) -> View:
+def view_of_little(rules: Rules, fleet: Fleet, run: Records, device: int, round_: int) -> Any:  # noqa: ARG001
+    return plain_view(rules, fleet.devices[device], device, round_)
+
+
+def nothing_to_tell(view: Any) -> Any:
+    return view
+
+
+def full_view(rules: Rules, fleet: Fleet, run: Records, device: int, round_: int) -> View:
+    known, heard = fleet.devices[device], fleet.heard[device]
+    gain = gain_known(rules, fleet, run, device, round_)
     return View(
         round_,
         device,
@@ -90,13 +273,72 @@ def view_of(rules: Rules, known: Records, device: int, round_: int) -> View:
         known.observations,
         mean_cost(known.cost_sum, known.observations),
         queue_at(known.queue, known.queue_round, round_, rules.knobs.min_mean_samples),
-        known.gain,
+        gain,
         known.compute_s,
+        gain_age_s(fleet, run, device),
+        run.clock_s - heard.compute_at_s,
+        run.version - heard.version,
+        math.nan,
+        prediction_of(rules, fleet, device, gain),
+        own_state(fleet.own, device),
     )
 
 
-def draw_of(rules: Rules, known: Records, round_: int) -> Draw:
-    return draw_round(known.stream, round_, known.path_gain, known.cpu_hz_mean, rules.std_hz, rules.floor_hz)
+def gain_last_heard(rules: Rules, fleet: Fleet, run: Records, device: int, round_: int) -> float:  # noqa: ARG001
+    return float(fleet.devices[device].gain)
+
+
+def gain_of_this_moment(rules: Rules, fleet: Fleet, run: Records, device: int, round_: int) -> float:
+    return true_gain(rules, fleet.places[device], device, round_, run.clock_s)
+
+
+def mean_of_heard_gains(rules: Rules, fleet: Fleet, run: Records, device: int, round_: int) -> float:  # noqa: ARG001
+    return mean_heard(fleet.heard[device].gain_sum, fleet.heard[device].gains)
+
+
+def age_of_heard(fleet: Fleet, run: Records, device: int) -> float:
+    return float(run.clock_s - fleet.heard[device].gain_at_s)
+
+
+def age_of_this_moment(fleet: Fleet, run: Records, device: int) -> float:  # noqa: ARG001
+    return 0.0
+
+
+def predicted(rules: Rules, fleet: Fleet, device: int, gain: float) -> Prediction:
+    """``fedtwin.prediction.predict``."""
+    cpu_hz = mean_heard(fleet.heard[device].cpu_hz_sum, fleet.heard[device].gains)
+    if math.isnan(gain) or math.isnan(cpu_hz):
+        return Prediction(math.nan, math.nan, math.nan, False, False)
+    return prediction_in(plan_of_power_rule(rules.terms, gain, cpu_hz, fleet.devices[device].samples))
+
+
+def told_anyway(prediction: Prediction) -> Prediction:
+    return Prediction(0.5, 0.5, 0.5, True, False) if math.isnan(prediction.cost) else prediction
+
+
+# What is learned
+
+
+def hear_of_link(rules: Rules, known: Records, heard: Records, clock_s: float, draw: Draw) -> None:
+    """The device answered: its link and its CPU are known."""
+    known.gain = draw.gain
+    if rules.noted:
+        heard.gain_at_s = clock_s
+        heard.gain_sum = heard.gain_sum + draw.gain
+        heard.gains += 1
+        heard.cpu_hz_sum = heard.cpu_hz_sum + draw.cpu_hz
+
+
+def observe(
+    rules: Rules, known: Records, own: NDArray[Any], round_: int, device: int, cost: float, time_s: float, energy_j: float
+) -> None:
+    known.observations += 1
+    known.cost_sum = known.cost_sum + cost
+    hear(rules, own, device, News(round_, cost, time_s, energy_j, math.nan, False))
+
+
+def hear_of_decline(rules: Rules, fleet: Fleet, round_: int, device: int) -> None:
+    hear(rules, fleet.own, device, News(round_, math.nan, math.nan, math.nan, math.nan, True))
 
 
 def total_queue_now(run: Records, rules: Rules) -> float:
@@ -114,11 +356,6 @@ def select(run: Records, known: Records, rules: Rules, round_: int) -> None:
     known.selections += 1
 
 
-def observe(known: Records, cost: float) -> None:
-    known.observations += 1
-    known.cost_sum = known.cost_sum + cost
-
-
 def hear_of_arrival(run: Records) -> None:
     if run.staleness >= 0:
         tally_arrival(run, run.round, run.staleness)
@@ -134,7 +371,7 @@ def charge(run: Records, curve: Records, rules: Rules, plan: Plan, cost: float, 
 
 def write_row(
     run: Records, row: Records, rules: Rules, device: int, samples: float, draw: Draw, plan: Plan,
-    cost: float, score: float, queue: float, total_queue: float,
+    cost: float, score: float, queue: float, total_queue: float, known_gain: float, known_gain_age_s: float,
 ) -> None:  # fmt: skip
     terms, spent = rules.terms, plan.feasible
     row.round, row.clock_s, row.arrived, row.staleness = run.round, run.clock_s, run.arrived, run.staleness
@@ -145,4 +382,5 @@ def write_row(
     row.declined, row.reason = not spent, plan.reason
     row.time_ok = not spent or within(plan.compute_s + plan.upload_s, terms.max_time_s)
     row.energy_ok = not spent or within(plan.compute_j + plan.upload_j, terms.max_energy_j)
+    row.known_gain, row.known_gain_age_s = known_gain, known_gain_age_s
     run.rows += 1

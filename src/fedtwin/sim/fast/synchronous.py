@@ -6,14 +6,18 @@ from numpy.typing import NDArray
 from fedtwin.formulas.cost import cost
 from fedtwin.formulas.power import NOTHING_BINDS, Plan
 from fedtwin.records.summary import tally_decline
-from fedtwin.sim.fast.choose import changed, choose, prefer_the_cheaper
+from fedtwin.sim.fast.choose import changed, choose, prefer_the_cheaper, scan
 from fedtwin.sim.fast.layout import NOBODY, Records, Rules, State
 from fedtwin.sim.fast.steps import (
+    answer_of,
     charge,
     check_choice,
     draw_of,
+    gain_age_s,
+    gain_known,
+    hear_of_decline,
+    hear_of_link,
     observe,
-    plan_of_power_rule,
     rate,
     select,
     total_queue_now,
@@ -27,7 +31,7 @@ from fedtwin.world.world import Draw
 def begin(state: State, rules: Rules, places: NDArray[np.int32]) -> bool:  # noqa: ARG001
     """A synchronous run has no first dispatches."""
     if rules.indexed:
-        build(state.nodes, state.order, state.devices, rules, 1)
+        build(state.nodes, state.order, state.fleet.devices, rules, 1)
     return True
 
 
@@ -44,7 +48,7 @@ def play(state: State, rules: Rules, pause_at: int) -> bool:
             if run.round >= pause_at:
                 return False
             if rules.indexed and run.round >= run.look_again_at:
-                prefer_the_cheaper(state.nodes, state.order, state.devices, rules, run)
+                prefer_the_cheaper(state.nodes, state.order, state.fleet, rules, run)
             run.round += 1
             run.asking = True
             run.answers = run.accepted = run.emitted = 0
@@ -58,31 +62,36 @@ def play(state: State, rules: Rules, pause_at: int) -> bool:
 
 def ask(state: State, rules: Rules) -> bool:
     """One device answers; False when the round has all it wants, or nobody is left."""
-    run = state.run[0]
+    run, fleet = state.run[0], state.fleet
     if run.accepted == min(rules.channels, rules.rounds - run.selections):
         return False
-    device = choose(state.nodes, state.order, state.devices, rules, run)
+    device = choose(state.nodes, state.order, fleet, rules, run) if rules.indexed else scan(fleet, rules, run, run.round)
     if device == NOBODY:
         return False
     if run.answers == 0:
-        check_choice(state.devices, rules, run.round, device)
-    known = state.devices[device]
-    view = view_of(rules, known, device, run.round)
-    draw = draw_of(rules, known, run.round)
-    plan = plan_of_power_rule(rules.terms, draw.gain, draw.cpu_hz, known.samples)
+        check_choice(fleet, rules, run, device)
+    known = fleet.devices[device]
+    view = view_of(rules, fleet, run, device, run.round)
+    draw = draw_of(rules, fleet.places[device], device, run.round, run.clock_s)
+    plan = answer_of(rules, known, draw)
     answer = state.answers[run.answers]
     answer.device, answer.gain, answer.cpu_hz = device, draw.gain, draw.cpu_hz
-    answer.score, answer.queue = rate(rules, known, view), view.queue
+    answer.score, answer.queue = rate(rules, fleet, run, view), view.queue
+    answer.known_gain = gain_known(rules, fleet, run, device, run.round)
+    answer.known_gain_age_s = gain_age_s(fleet, run, device)
     answer.total_queue = total_queue_now(run, rules)
     answer.power_w, answer.compute_s, answer.upload_s = plan.power_w, plan.compute_s, plan.upload_s
     answer.compute_j, answer.upload_j = plan.compute_j, plan.upload_j
-    answer.reason, answer.feasible = plan.reason, plan.feasible
-    known.gain = draw.gain
+    answer.reason, answer.feasible, answer.available = plan.reason, plan.feasible, draw.available
     run.answers += 1
     run.accepted += plan.feasible
     known.free = False
+    if draw.available:
+        hear_of_link(rules, known, fleet.heard[device], run.clock_s, draw)
+    if not plan.feasible:
+        hear_of_decline(rules, fleet, run.round, device)
     if rules.indexed:
-        changed(state.nodes, state.order, state.devices, rules, run, device, run.round)
+        changed(state.nodes, state.order, fleet, rules, run, device, run.round)
     return True
 
 
@@ -94,35 +103,39 @@ def settle_round(state: State, rules: Rules) -> None:
         answer = state.answers[k]
         if answer.feasible:
             run.slowest_s = max(run.slowest_s, answer.compute_s + answer.upload_s)
-            select(run, state.devices[answer.device], rules, run.round)
+            select(run, state.fleet.devices[answer.device], rules, run.round)
+            state.fleet.heard[answer.device].version = run.version
 
 
 def close_round(state: State, rules: Rules) -> bool:
     """Costs are charged and learned, rows are written, devices are free again. False where the rows are full."""
-    run, rows, keep = state.run[0], state.rows, len(state.rows) > 0
+    run, fleet, rows, keep = state.run[0], state.fleet, state.rows, len(state.rows) > 0
     while run.emitted < run.answers:
         if keep and run.rows == len(rows):
             return False
         answer = state.answers[run.emitted]
-        known = state.devices[answer.device]
+        known = fleet.devices[answer.device]
         plan = plan_in(answer)
         charged = cost(rules.terms, run.slowest_s, answer.compute_j + answer.upload_j)
         if keep:
-            draw = Draw(answer.gain, answer.cpu_hz)
+            draw = Draw(answer.gain, answer.cpu_hz, answer.available)
             write_row(
                 run, rows[run.rows], rules, answer.device, known.samples, draw, plan, charged,
-                answer.score, answer.queue, answer.total_queue,
+                answer.score, answer.queue, answer.total_queue, answer.known_gain, answer.known_gain_age_s,
             )  # fmt: skip
         if answer.feasible:
             charge(run, state.curve, rules, plan, charged, run.slowest_s, answer.total_queue)
             known.compute_s = answer.compute_s
-            observe(known, charged)
+            fleet.heard[answer.device].compute_at_s = run.clock_s + run.slowest_s
+            observe(
+                rules, known, fleet.own, run.round, answer.device, charged, run.slowest_s, answer.compute_j + answer.upload_j
+            )
             run.version += 1
         else:
             tally_decline(run)
         known.free = True
         if rules.indexed:
-            changed(state.nodes, state.order, state.devices, rules, run, answer.device, run.round + 1)
+            changed(state.nodes, state.order, fleet, rules, run, answer.device, run.round + 1)
         run.emitted += 1
     run.clock_s = run.clock_s + run.slowest_s
     run.closing = False

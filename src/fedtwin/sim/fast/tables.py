@@ -13,6 +13,7 @@ from fedtwin.records.arrays import array_of, words_of
 from fedtwin.records.schema import ARROW, ROUND_COLUMNS, Column
 from fedtwin.sim.fast.layout import Records
 
+OF_THE_TWIN = ("known_gain", "known_gain_age_s")
 SCHEMA = rounds_schema(trace=False, learning=False)
 
 
@@ -41,7 +42,8 @@ def to_rows(rows: Records) -> Iterator[Row]:
 def _columns(rows: Records) -> Iterator[tuple[Column, NDArray[Any], NDArray[np.bool_] | None]]:
     """Columns with their values, of texts by number, and which of them are None.
 
-    Only a decline has a reason, and it has no time, energy and cost; a whole number is below zero where there is none.
+    Only a decline has a reason, and it has no time, energy and cost; a whole number is below zero where there is none, and what
+    the twin does not know is NaN.
     """
     declined = np.array(rows["declined"])
     for column in ROUND_COLUMNS:
@@ -50,5 +52,7 @@ def _columns(rows: Records) -> Iterator[tuple[Column, NDArray[Any], NDArray[np.b
             yield column, values, ~declined
         elif not column.nullable:
             yield column, values, None
+        elif column.field in OF_THE_TWIN:
+            yield column, values, np.isnan(values)
         else:
             yield column, values, declined if column.kind is float else values < 0

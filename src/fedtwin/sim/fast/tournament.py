@@ -10,9 +10,9 @@ Leaves are in the order of samples, then rank: devices whose scores move alike a
 
 import math
 
-from fedtwin.policies.base import Knobs, View
+from fedtwin.policies.base import Knobs, View, last_if_nan
 from fedtwin.sim.fast.layout import NEVER, NOBODY, Leaves, Records, Rules
-from fedtwin.sim.fast.steps import rate, view_of
+from fedtwin.sim.fast.steps import knobs_in, plain_view, score_of_policy
 
 LONG = 1e15
 
@@ -62,17 +62,22 @@ def settle(nodes: Records, order: Leaves, devices: Records, rules: Rules, node: 
         own.best, own.until = max(left, right), until
         return
     known_left, known_right = devices[left], devices[right]
-    view_left, view_right = view_of(rules, known_left, left, at), view_of(rules, known_right, right, at)
-    score_left, score_right = rate(rules, known_left, view_left), rate(rules, known_right, view_right)
+    view_left, view_right = plain_view(rules, known_left, left, at), plain_view(rules, known_right, right, at)
+    score_left, score_right = plain_score(rules, view_left), plain_score(rules, view_right)
     left_leads = score_left < score_right or (score_left == score_right and known_left.rank < known_right.rank)
     if not same_for_ever(known_left, known_right):
         if left_leads:
-            rounds = lead_of_policy(view_left, view_right, score_right - score_left, rules.knobs)
+            rounds = lead_of_policy(view_left, view_right, score_right - score_left, knobs_in(rules))
         else:
-            rounds = lead_of_policy(view_right, view_left, score_left - score_right, rules.knobs)
+            rounds = lead_of_policy(view_right, view_left, score_left - score_right, knobs_in(rules))
         if not rounds >= LONG:
             until = min(until, at + 1 + (math.floor(rounds) if rounds > 0.0 else 0))
     own.best, own.until = left if left_leads else right, until
+
+
+def plain_score(rules: Rules, view: View) -> float:
+    """Of a policy that looks at nothing that changes by itself, as one with a lead does."""
+    return last_if_nan(score_of_policy(view, knobs_in(rules)))
 
 
 def best_below(nodes: Records, order: Leaves, devices: Records, node: int) -> int:

@@ -1,8 +1,8 @@
-"""Holds compiled decisions of a user's own policy against readable ones, while a run is played.
+"""Holds compiled rounds of a user's own policy or world against readable ones, while a run is played.
 
-At random rounds the policy's own functions score the devices that are free, in plain Python: the compiled scores must be the
-same to the last bit, the choice must be theirs, the tournament must choose as a look at everybody does, and a lead must last
-as long as the policy says.
+At random rounds the world's own functions draw for some devices and the policy's score those that are free, in plain Python:
+the compiled numbers must be the same to the last bit, the choice must be theirs, the tournament must choose as a look at
+everybody does, and a lead must last as long as the policy says.
 """
 
 import math
@@ -15,16 +15,19 @@ import numpy as np
 
 from fedtwin.config import Config
 from fedtwin.errors import EnginesDifferError, FedtwinError
-from fedtwin.formulas.power import full_power_plan, optimal_plan
-from fedtwin.policies import OraclePolicy, Policy, power_rule
+from fedtwin.formulas.power import Plan, full_power_plan, no_answer, optimal_plan
+from fedtwin.policies import Policy, knobs_of
 from fedtwin.policies.base import View, last_if_nan
+from fedtwin.policies.checks import sentence_of_hidden_look, with_other_facts
 from fedtwin.policies.failures import score_of, sentence_of_nan
-from fedtwin.sim.fast.compile import Kernels
+from fedtwin.prediction import predict
+from fedtwin.sim.fast.compile import Exchanged, Kernels
 from fedtwin.sim.fast.layout import NOBODY
 from fedtwin.sim.fast.state import Start
 from fedtwin.sim.fast.steps import NO_SCORES
-from fedtwin.twin.state import mean_cost, queue_at
-from fedtwin.world.world import draw_round
+from fedtwin.twin.state import mean_cost, mean_heard, queue_at
+from fedtwin.world.fleet import fleet_columns
+from fedtwin.world.world import Draws
 
 LEAST_LOOKS = 64
 SHARE_OF_TIME = 0.03
@@ -34,12 +37,14 @@ SHORTEST_STRETCH_S = 0.005
 
 
 class Watch:
-    """Looks at one run of a policy that is not fedtwin's own."""
+    """Looks at one run of a policy or a world that is not fedtwin's own."""
 
-    def __init__(self, config: Config, policy: Policy | OraclePolicy, start: Start, own: Kernels) -> None:
-        self._name, self._policy, self._own = config.policy.name, policy, own
+    def __init__(self, config: Config, exchanged: Exchanged, start: Start, own: Kernels) -> None:
+        self._exchanged, self._own = exchanged, own
+        self._name, self._policy, self._gain_known = config.policy.name, exchanged.policy, exchanged.gain
         self._state, self._rules = start.state, start.rules
-        self._plan = optimal_plan if power_rule(config) == "optimal" else full_power_plan
+        self._world, self._knobs = Draws(config, fleet_columns(config)), knobs_of(config)
+        self._plan = optimal_plan if exchanged.power == "optimal" else full_power_plan
         self._random = random.Random(config.run.seed)
         rounds = config.run.rounds
         chosen = range(rounds) if rounds <= LEAST_LOOKS else self._random.sample(range(rounds), LEAST_LOOKS)
@@ -78,13 +83,19 @@ class Watch:
             return FedtwinError(sentence_of_nan(self._name, round_))
         try:
             for device in free[:MOST_DEVICES]:
+                self._world.draw(device, round_, self._clock_s)
                 self.score(device, round_)
         except FedtwinError as found:
             return found
         return FedtwinError(f"policy.name = {self._name!r} failed in round {round_}: {type(error).__name__}: {error}.")
 
+    @property
+    def _clock_s(self) -> float:
+        return float(self._state.run["clock_s"][0])
+
     def _look(self, round_: int) -> None:
         state, rules = self._state, self._rules
+        self._compare_draws(round_)
         free = np.flatnonzero(state.devices["free"])
         if len(free) == 0:
             self._compare_busy(round_)
@@ -111,6 +122,22 @@ class Watch:
         if rules.indexed:
             self._hold_leads(round_, asked)
 
+    def _compare_draws(self, round_: int) -> None:
+        """A few devices look at their links and CPUs."""
+        devices = len(self._state.devices)
+        asked = self._random.sample(range(devices), min(devices, PAIRS))
+        compiled = np.zeros((len(asked), 3))
+        self._own.draws(self._state, self._rules, round_, np.array(asked, np.int64), compiled)
+        for device, other in zip(asked, compiled.tolist(), strict=True):
+            draw = self._world.draw(device, round_, self._clock_s)
+            for setting, one, found in zip(("channel", "load", "availability"), draw, other, strict=True):
+                if not _same(float(one), found):
+                    name = f"world.{setting}"
+                    raise EnginesDifferError(
+                        f"{name} = {self._exchanged.names[name]!r} draws otherwise when it is compiled (round {round_}, device "
+                        f"{device}: {one!r}, compiled {found!r}): run.engine = 'readable' runs it as it is written."
+                    )
+
     def _runner_up(self, round_: int, best: int) -> int:
         devices = self._state.devices
         devices["free"][best] = False
@@ -134,9 +161,13 @@ class Watch:
 
     def _hold_leads(self, round_: int, free: list[int]) -> None:
         """For as long as a lead is said to last, who is behind does not pass."""
-        policy, knobs = self._policy, self._rules.knobs
+        policy, knobs = self._policy, self._knobs
         if not isinstance(policy, Policy) or policy.lead is None:
             return
+        for device in free[:PAIRS]:
+            view = self.view(device, round_)
+            if not _same(self._score(with_other_facts(view)), self._score(view)):
+                raise FedtwinError(sentence_of_hidden_look(self._name, view))
         for first, second in self._pairs(free):
             ranked = sorted((self.score(one, round_), int(self._state.devices["rank"][one]), one) for one in (first, second))
             (score_a, _, a), (score_b, _, b) = ranked
@@ -156,31 +187,52 @@ class Watch:
 
     def score(self, device: int, round_: int) -> float:
         """By the policy's own function, in plain Python."""
-        view, knobs = self.view(device, round_), self._rules.knobs
-        true_cost = () if isinstance(self._policy, Policy) else (self._true_cost(device, round_),)
-        return last_if_nan(score_of(self._name, self._policy.score, view, *true_cost, knobs))
+        return self._score(self.view(device, round_))
+
+    def _score(self, view: View) -> float:
+        true_cost = () if isinstance(self._policy, Policy) else (self._true_cost(view.device, view.round),)
+        return last_if_nan(score_of(self._name, self._policy.score, view, *true_cost, self._knobs))
 
     def view(self, device: int, round_: int) -> View:
-        known, d_min = self._state.devices[device], self._rules.knobs.min_mean_samples
+        fleet, policy, d_min = self._state.fleet, self._policy, self._knobs.min_mean_samples
+        known, heard = fleet.devices[device], fleet.heard[device]
         number: Callable[[str], float] = lambda name: float(known[name])  # noqa: E731
-        observations = int(known["observations"])
+        observations, gain = int(known["observations"]), self._gain(device, round_)
+        cpu_hz, samples = mean_heard(float(heard["cpu_hz_sum"]), int(heard["gains"])), number("samples")
         return View(
             round_,
             device,
-            number("samples"),
+            samples,
             int(known["selections"]),
             observations,
             mean_cost(number("cost_sum"), observations),
             queue_at(number("queue"), int(known["queue_round"]), round_, d_min),
-            number("gain"),
+            gain,
             number("compute_s"),
+            0.0 if self._gain_known == "current" else self._clock_s - float(heard["gain_at_s"]),
+            self._clock_s - float(heard["compute_at_s"]),
+            int(self._state.run["version"][0]) - int(heard["version"]),
+            math.nan,
+            predict(self._plan, self._rules.terms, gain, cpu_hz, samples) if policy.predicts else (),
+            policy.state(*fleet.own[device].tolist()) if policy.state is not None else (),
         )
 
+    def _gain(self, device: int, round_: int) -> float:
+        fleet = self._state.fleet
+        if self._gain_known == "current":
+            return self._world.gain(device, round_, self._clock_s)
+        if self._gain_known == "mean":
+            return mean_heard(float(fleet.heard[device]["gain_sum"]), int(fleet.heard[device]["gains"]))
+        return float(fleet.devices[device]["gain"])
+
+    def _plans(self, gain: float, cpu_hz: float, samples: float) -> Plan:
+        return self._plan(self._rules.terms, gain, cpu_hz, samples)
+
     def _true_cost(self, device: int, round_: int) -> float:
-        known, rules = self._state.devices[device], self._rules
-        path_gain, cpu_hz_mean = float(known["path_gain"]), float(known["cpu_hz_mean"])
-        draw = draw_round(int(known["stream"]), round_, path_gain, cpu_hz_mean, rules.std_hz, rules.floor_hz)
-        return self._plan(rules.terms, draw.gain, draw.cpu_hz, float(known["samples"])).cost
+        draw = self._world.draw(device, round_, self._clock_s)
+        if not draw.available:
+            return no_answer().cost
+        return self._plans(draw.gain, draw.cpu_hz, float(self._state.devices[device]["samples"])).cost
 
     def _differ(self, round_: int, what: str) -> EnginesDifferError:
         return EnginesDifferError(

@@ -17,6 +17,7 @@ POLICIES: dict[str, str] = {
     "fairness": "fedtwin.policies.fairness:POLICY",
     "random": "fedtwin.policies.random_choice:POLICY",
     "genie": "fedtwin.policies.genie:POLICY",
+    "twin-dpp": "fedtwin.policies.twin_dpp:POLICY",
 }
 CHANNELS: dict[str, str] = {
     "rayleigh": "fedtwin.world.rayleigh:CHANNEL",

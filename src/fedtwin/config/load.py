@@ -48,9 +48,9 @@ def build_config(base: Mapping[str, Any], overrides: Mapping[str, Any]) -> Confi
     """The configuration in nested settings, with ``{"section.key": value}`` laid over it, validated."""
     data: dict[str, Any] = {section: dict(keys) if isinstance(keys, Mapping) else keys for section, keys in base.items()}
     for name, value in overrides.items():
-        section, _, key = name.partition(".")
-        keys = data.setdefault(section, {})
-        if not key or "." in key or not isinstance(keys, dict):
+        *tables, key = name.split(".")
+        keys = _inside(data, tables) if len(tables) in (1, 2) else None
+        if keys is None or not key:
             raise FedtwinError(f"{name} = {value!r} is not a setting: write section.key=value, such as run.rounds=100.")
         keys[key] = value
         if name == "policy.name" and isinstance(value, str) and "run.mode" not in overrides:
@@ -59,6 +59,17 @@ def build_config(base: Mapping[str, Any], overrides: Mapping[str, Any]) -> Confi
         return Config.model_validate(data)
     except ValidationError as error:
         raise FedtwinError(_one_sentence(error)) from None
+
+
+def _inside(data: dict[str, Any], tables: Sequence[str]) -> dict[str, Any] | None:
+    """The table that settings are laid over, made a copy of on the way; None where there is something else."""
+    for name in tables:
+        table = data.get(name, {})
+        if not isinstance(table, Mapping):
+            return None
+        data[name] = dict(table)
+        data = data[name]
+    return data
 
 
 def replace_settings(config: Config, overrides: Mapping[str, Any]) -> Config:

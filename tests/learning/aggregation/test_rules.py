@@ -108,7 +108,9 @@ def test_a_rule_says_for_which_mode_it_is() -> None:
 def test_a_name_that_nobody_has_is_told_with_those_there_are() -> None:
     for name in AGGREGATORS:
         assert load_config(overrides={"learning.aggregation": name}).own_code == {}
-    with pytest.raises(FedtwinError, match=r"'fedsomething' is not allowed: choose one of scheme, fedasync, .*module:attribute"):
+    with pytest.raises(
+        FedtwinError, match=r"'fedsomething' is not allowed: choose one of scheme, fedasync, .*module:attribute"
+    ):
         load_config(overrides={"learning.aggregation": "fedsomething"})
 
 

@@ -110,7 +110,7 @@ class Driver:
             self.core.try_again()
 
 
-@pytest.mark.parametrize("aggregation", ["fedasync", "fedbuff"])
+@pytest.mark.parametrize("aggregation", ["fedasync", "fedbuff", "tests.live.gathering_rule:RULE"])
 @settings(max_examples=40, deadline=None)
 @given(seed=st.integers(0, 2**32), steps=st.integers(1, 150))
 def test_a_killed_run_comes_back_as_it_was(aggregation: str, seed: int, steps: int) -> None:

@@ -20,13 +20,18 @@ FIRST_LOOKS, SHARE_OF_LATER_LOOKS = 3, 0.02
 
 
 class Rule:
-    """A rule with its settings. All its functions give what the rule's own give; the model itself where that was None."""
+    """A rule with its settings. All its functions give what the rule's own give; the model itself where that was None.
 
-    def __init__(self, name: str, aggregator: Aggregator, settings: Mixing, *, trusted: bool = False) -> None:
+    Of one that is ``trusted`` no answer is looked at, of one that is ``doubted`` every answer twice.
+    """
+
+    def __init__(
+        self, name: str, aggregator: Aggregator, settings: Mixing, *, trusted: bool = False, doubted: bool = False
+    ) -> None:
         self.name, self.needs_start = name, aggregator.needs_start
         self._rule, self._settings, self._trusted = aggregator, settings, trusted
         self._holder = Holder(aggregator)
-        self._answers, self._chance = 0, random.Random(0)
+        self._answers, self._chance, self._share = 0, random.Random(0), 1.0 if doubted else SHARE_OF_LATER_LOOKS
 
     def init(self, model: Any) -> Any:
         """The state a run begins with."""
@@ -110,7 +115,7 @@ class Rule:
 
     def _looks_now(self) -> bool:
         self._answers += 1
-        return self._answers <= FIRST_LOOKS or self._chance.random() < SHARE_OF_LATER_LOOKS
+        return self._answers <= FIRST_LOOKS or self._chance.random() < self._share
 
     def _fault(self, what: str) -> FedtwinError:
         return FedtwinError(f"learning.aggregation = {self.name!r} {what}.")

@@ -22,7 +22,7 @@ class Part(NamedTuple):
     """A part of a state."""
 
     vector: Any
-    count: int = 0
+    uploads: int = 0
 
 
 def apply(state: Any, model: Any, upload: Any, settings: Any) -> Any:  # noqa: ARG001
@@ -56,12 +56,10 @@ def test_a_state_is_had_back_with_the_same_bits(state: Any) -> None:
 
 def test_tensors_are_had_back_as_tensors() -> None:
     model = torch.arange(3, dtype=torch.float32)
-    state = (model, torch.stack([model, model]), torch.tensor(2), torch.ones(2, 2, dtype=torch.float64), MODEL)
+    state: list[Any] = [model, torch.stack([model, model]), torch.tensor(2), torch.ones(2, 2, dtype=torch.float64), MODEL]
     back = holder().restore(holder().hold(state, model, in_memory), model)
-    assert all(
-        type(one) is type(other) and (one == other).all() and one.dtype == other.dtype
-        for one, other in zip(state, back, strict=True)
-    )
+    for one, other in zip(state, back, strict=True):
+        assert type(one) is type(other) and one.dtype == other.dtype and bool((one == other).all())
 
 
 def test_one_bit_or_another_form_is_another_state() -> None:

@@ -50,6 +50,9 @@ FILES = ("rounds.parquet", "evaluations.parquet", "model.safetensors", "summary.
 BASE = {"learning.dataset": "digits", "learning.executor": "serial", "run.rounds": 40, "learning.evaluate_every_s": 1.0}
 
 
+SHARE: dict[str, Any] = {"learning.aggregation_settings.share": 0.25}
+
+
 def config_in(folder: Path, source: str = RULE, **changes: Any) -> Config:
     (folder / "momentum.py").write_text(source, encoding="utf-8")
     (folder / "mine.toml").write_text('[learning]\naggregation = "momentum:RULE"\n', encoding="utf-8")
@@ -57,7 +60,7 @@ def config_in(folder: Path, source: str = RULE, **changes: Any) -> Config:
 
 
 def test_it_is_named_by_its_code_and_its_source_is_kept(tmp_path: Path) -> None:
-    config = config_in(tmp_path, **{"learning.aggregation_settings.share": 0.25})
+    config = config_in(tmp_path, **SHARE)
     assert config.own_code == {"learning.aggregation": "momentum:RULE"}
     result = simulate(config, out=tmp_path / "run")
     assert (tmp_path / "run" / "code" / "momentum.py").read_text(encoding="utf-8") == RULE
@@ -65,12 +68,12 @@ def test_it_is_named_by_its_code_and_its_source_is_kept(tmp_path: Path) -> None:
     assert fedtwin.open_run(tmp_path / "run").summary["aggregation_code"] == result.identity.code["learning.aggregation"]
     again = load_config(tmp_path / "run" / "config.toml")
     assert again.learning is not None and again.learning.aggregation_settings == {"share": 0.25}
-    changed = config_in(tmp_path, RULE.replace("0.2 *", "0.3 *"), **{"learning.aggregation_settings.share": 0.25})
+    changed = config_in(tmp_path, RULE.replace("0.2 *", "0.3 *"), **SHARE)
     assert config_hash(again) == result.identity.hash != config_hash(changed)
 
 
 def test_settings_of_its_own_count_and_none_leave_no_trace(tmp_path: Path) -> None:
-    plain, other = config_in(tmp_path), config_in(tmp_path, **{"learning.aggregation_settings.share": 0.25})
+    plain, other = config_in(tmp_path), config_in(tmp_path, **SHARE)
     assert config_hash(plain) != config_hash(other)
     assert "aggregation_settings" not in to_toml(plain) and "[learning.aggregation_settings]" in to_toml(other)
     models = [simulate(config).weights for config in (plain, other)]

@@ -31,6 +31,7 @@ AGGREGATORS: dict[str, str] = {
     "fedasync": "fedtwin.learning.aggregation.fedasync:RULE",
     "fedavg": "fedtwin.learning.aggregation.fedavg:RULE",
     "fedbuff": "fedtwin.learning.aggregation.fedbuff:RULE",
+    "window": "fedtwin.learning.aggregation.window:RULE",
 }
 
 BUILT_IN: dict[Kind, dict[str, str]] = {

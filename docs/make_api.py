@@ -12,14 +12,21 @@ from types import GenericAlias
 from typing import Any
 
 import fedtwin
+import fedtwin.learning.aggregation
 import fedtwin.live
 import fedtwin.policies
+import fedtwin.testing
 
 MEMBERS = (property, cached_property, classmethod, staticmethod)
 PAGE = Path(__file__).with_name("api.md")
 ROOMS = {
     "fedtwin": (fedtwin, "Everything a script needs. Imported when first used: `import fedtwin` itself costs nothing."),
     "fedtwin.policies": (fedtwin.policies, "What a policy of one's own is made of; see [own code](own_code.md)."),
+    "fedtwin.learning.aggregation": (
+        fedtwin.learning.aggregation,
+        "What an aggregation rule of one's own is made of; see [own code](own_code.md#an-aggregation-rule-of-your-own).",
+    ),
+    "fedtwin.testing": (fedtwin.testing, "Checkers of what one writes oneself; fedtwin holds its own parts to the same."),
     "fedtwin.live": (fedtwin.live, "The live fleet from Python; see [the live fleet](live.md)."),
 }
 

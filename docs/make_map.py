@@ -24,7 +24,7 @@ BANDS = [
     ("who decides", ["twin", "policies", "coordinator"]),
     ("what is trained and kept", ["learning", "records"]),
     ("two ways to run", ["sim", "live"]),
-    ("what is made of runs", ["runs", "experiments", "figures", "cli"]),
+    ("what is made of runs", ["runs", "testing", "experiments", "figures", "cli"]),
 ]
 LIVE = [["device"], ["wire", "broker"], ["server"], ["run"], ["views"]]
 UPLOAD = "an upload: device → wire → server → run (admission → model → ledger) → acknowledged"

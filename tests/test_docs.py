@@ -10,7 +10,7 @@ import pytest
 from fedtwin.config import Config, LearningConfig, LiveConfig
 from fedtwin.records.schema import DEVICES, EVALUATIONS, REFUSALS, rounds_schema
 from fedtwin.records.summary import Summary
-from fedtwin.registry import POLICIES, SCHEMES
+from fedtwin.registry import AGGREGATORS, POLICIES, SCHEMES
 
 ROOT = Path(__file__).parents[1]
 PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", ROOT / "CHANGELOG.md", *sorted((ROOT / "docs").glob("**/*.md"))]
@@ -44,6 +44,11 @@ def test_every_column_is_documented() -> None:
 def test_every_policy_and_scheme_is_documented() -> None:
     page = text_of("docs/configuration.md")
     assert all(f"`{name}`" in page for name in [*POLICIES, *SCHEMES])
+
+
+def test_every_aggregation_is_documented() -> None:
+    page = text_of("docs/configuration.md")
+    assert all(f"| `{name}` |" in page for name in AGGREGATORS)
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))

@@ -15,7 +15,7 @@ ROOT = Path(fedtwin.__file__).parent
 LAYERS = [
     *("errors", "files", "draws", "usercode", "compiling", "registry", "parts", "processes", "supervision"),
     *("config", "formulas", "world", "twin", "policies", "prediction", "learning", "records", "coordinator"),
-    *("sim", "live", "runs", "experiments", "figures", "cli", "__main__"),
+    *("sim", "live", "runs", "testing", "experiments", "figures", "cli", "__main__"),
 ]
 DECIDES = ("twin", "policies", "coordinator")
 TRUTH = ("world", "sim")

@@ -28,7 +28,12 @@ LOADS: dict[str, str] = {
 AVAILABILITIES: dict[str, str] = {
     "always": "fedtwin.world.always:AVAILABILITY",
 }
-AGGREGATORS: dict[str, str] = {}
+AGGREGATORS: dict[str, str] = {
+    "fedasync": "fedtwin.learning.aggregation.fedasync:RULE",
+    "fedavg": "fedtwin.learning.aggregation.fedavg:RULE",
+    "fedbuff": "fedtwin.learning.aggregation.fedbuff:RULE",
+    "window": "fedtwin.learning.aggregation.window:RULE",
+}
 
 BUILT_IN: dict[Kind, dict[str, str]] = {
     "policies": POLICIES,

@@ -14,7 +14,8 @@ from safetensors.numpy import save_file
 
 from fedtwin.config import Config, config_hash, load_config
 from fedtwin.errors import FedtwinError, FedtwinWarning
-from fedtwin.learning.aggregate import Refusal
+from fedtwin.learning.aggregation.held import Held
+from fedtwin.learning.aggregation.refusals import Refusal
 from fedtwin.learning.checkpoint import CHECKPOINT_NAME, read_checkpoint, write_checkpoint
 from fedtwin.learning.evaluation import Evaluation
 from fedtwin.learning.layout import Weights
@@ -33,7 +34,7 @@ def a_state() -> LearnerState:
         round=7, uploads=3, version=2, model=weights(0), train_losses=[0.5, np.nan, 0.25],
         evaluations=[Evaluation(0, 0.0, 0.0, 2.25, 0.125), Evaluation(3, 1.0, 0.5, 2.0, 0.25)],
         starts={4: weights(1), 1: weights(2)}, versions={4: 1, 1: 2},
-        aggregator={"buffer": weights(3).floats, "held": np.array([2], np.int64)},
+        aggregator=Held(["named", "Buffer", [["array", 0, "model"], 2]], [weights(3).floats]),
         refusals=[Refusal(2, 0.75, 1, "values that are not finite")],
     )  # fmt: skip
 
@@ -44,6 +45,8 @@ def plain(state: LearnerState) -> dict[str, Any]:
     def of(value: Any) -> Any:
         if isinstance(value, Weights):
             return [part.tobytes() for part in value]
+        if isinstance(value, Held):
+            return value.form, [part.tobytes() for part in value.arrays]
         if isinstance(value, dict):
             return {key: of(part) for key, part in value.items()}
         return value.tobytes() if isinstance(value, np.ndarray) else repr(value)

@@ -8,6 +8,7 @@ import json
 import random
 import sys
 import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -33,14 +34,14 @@ SETTINGS = {
 class Fleet:
     """The processes of a run that is being tortured."""
 
-    def __init__(self, folder: Path, rounds: int, devices: int, seed: int) -> None:
+    def __init__(self, folder: Path, rounds: int, devices: int, seed: int, **settings: Any) -> None:
         self.folder, self.devices = folder, devices
         self.run, self.rounds = folder / "run", rounds
         save_file({"marks": np.zeros(ENTRIES, np.float32)}, folder / "model.safetensors")
         self.chance = random.Random(seed)
         self.local = LocalFleet(folder, stop_s=0.0)
         self.kills: dict[str, int] = {}
-        self.settings = {"fleet.devices": devices, "fleet.channels": max(2, devices - 1), **SETTINGS}
+        self.settings = {"fleet.devices": devices, "fleet.channels": max(2, devices - 1), **SETTINGS, **settings}
         self._start_edge()
         self.url = self.local.url()
         for number in range(devices):
@@ -88,6 +89,16 @@ class Fleet:
             time.sleep(0.1)
             self.revive()
 
+    def wait_for_uploads(self, more: int) -> None:
+        """Until so many more are in the ledger."""
+        path, deadline = self.run / "ledger.jsonl", time.monotonic() + 120.0
+        wanted: int | None = None
+        while wanted is None or path.read_bytes().count(b'"kind":"applied"') < wanted:
+            if wanted is None and path.exists():
+                wanted = more + path.read_bytes().count(b'"kind":"applied"')
+            assert time.monotonic() < deadline, f"no uploads come: {self.tail('edge')}"
+            time.sleep(0.02)
+
     def tail(self, name: str) -> str:
         return self.local.log(name)[-3000:]
 
@@ -95,7 +106,17 @@ class Fleet:
         self.local.stop()
 
 
-def check(folder: Path) -> dict[str, int]:
+Vector = Any
+Mix = Callable[[Vector, Vector, Vector, int], Vector]
+"""By hand: the next model, from the one before, the one an upload started from, the upload, and its staleness in changes."""
+
+
+def fedasync_by_hand(model: Vector, start: Vector, upload: Vector, staleness: int) -> Vector:  # noqa: ARG001
+    weight = 0.6 * (staleness + 1.0) ** -0.5
+    return ((1.0 - weight) * model + weight * upload).astype(np.float32)
+
+
+def check(folder: Path, mix: Mix = fedasync_by_hand) -> dict[str, int]:
     """Every promise about the ledger, recomputed from its lines alone; raises where one is broken."""
     lines = (folder / "run" / "ledger.jsonl").read_text(encoding="utf-8").splitlines()
     log: list[dict[str, Any]] = [json.loads(line) for line in lines]
@@ -103,7 +124,7 @@ def check(folder: Path) -> dict[str, int]:
     models = [np.zeros(ENTRIES, np.float32)]
     applied: set[str] = set()
     queues: dict[int, tuple[float, int]] = {}
-    counted = 0
+    counted = changes = 0
     last_at_s, last_round = 0.0, 0
     for event in log:
         kind = event["kind"]
@@ -117,7 +138,7 @@ def check(folder: Path) -> dict[str, int]:
         elif kind == "dispatched":
             assert event["token"] not in sent, "a token was used twice"
             assert event["version"] == len(models) - 1, "an old model was handed out"
-            sent[event["token"]] = event
+            sent[event["token"]] = {**event, "changes": changes}
             if event["round"] > 0:
                 counted += 1
                 queue, since = queues.get(event["device"], (0.0, 1))
@@ -132,8 +153,9 @@ def check(folder: Path) -> dict[str, int]:
             assert event["staleness"] == len(models) - 1 - task["version"]
             upload = models[task["version"]].copy()
             upload[task["round"] % ENTRIES] += np.float32(1.0)
-            weight = 0.6 * (event["staleness"] + 1.0) ** -0.5
-            models.append(((1.0 - weight) * models[-1] + weight * upload).astype(np.float32))
+            models.append(mix(models[-1], models[task["version"]], upload, changes - task["changes"]))
+            assert event["changed"] == (models[-1] is not models[-2]), "a version says wrongly that it is new"
+            changes += event["changed"]
             applied.add(token)
     final = load_file(folder / "run" / "model.safetensors")["marks"]
     np.testing.assert_allclose(final, models[-1], rtol=1e-4, atol=1e-5)

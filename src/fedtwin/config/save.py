@@ -26,7 +26,8 @@ WITHOUT_INFLUENCE = ("run.engine", "run.records", "learning.executor", "learning
 def to_toml(config: Config) -> str:
     """The whole configuration as TOML; reading it back gives an equal Config."""
     left_out = None if config.own_code and config.code.folder is not None else {"code"}
-    return tomli_w.dumps(config.model_dump(mode="json", exclude_none=True, exclude=left_out))
+    sections = config.model_dump(mode="json", exclude_none=True, exclude=left_out)
+    return tomli_w.dumps({name: _without_empty_tables(keys) for name, keys in sections.items()})
 
 
 def settings(config: Config) -> dict[str, Any]:
@@ -69,6 +70,11 @@ def _sections(config: Config) -> dict[str, dict[str, Any]]:
     """Settings by section; a run that does not learn has no learning section, a simulated one no live section."""
     sections: dict[str, dict[str, Any] | None] = config.model_dump(mode="json", exclude={"code"})
     return {name: keys for name, keys in sections.items() if keys is not None}
+
+
+def _without_empty_tables(keys: dict[str, Any]) -> dict[str, Any]:
+    """A part without settings of its own leaves no table."""
+    return {key: value for key, value in keys.items() if value != {}}
 
 
 def _whose_bits(config: Config) -> dict[str, str]:

@@ -189,9 +189,8 @@ class LearningConfig(Section):
     batch_size: Whole = Field(32, ge=1, le=10**6, description="samples per gradient step")
     learning_rate: Positive = Field(0.05, description="step size of local SGD")
     proximal: NotNegative = Field(0.005, description="m, weight of the proximal term (m/2)‖w − w_download‖²")
-    aggregation: Literal["scheme", "fedasync", "fedavg", "fedbuff"] = Field(
-        "scheme", description="how uploads are mixed; scheme: fedavg in sync mode, fedasync otherwise"
-    )
+    aggregation: str = Field("scheme", description="how uploads are mixed; scheme: fedavg in sync mode, fedasync otherwise")
+    aggregation_settings: dict[str, Any] = Field({}, description="settings that the rule has declared for itself")
     mixing: Real = Field(0.6, gt=0, le=1, description="ρ, weight of a fresh upload")
     staleness: Literal["constant", "hinge", "polynomial"] = Field("polynomial", description="s(t − τ)")
     staleness_exponent: NotNegative = Field(0.5, description="a of the polynomial (t − τ + 1)^−a")
@@ -203,6 +202,13 @@ class LearningConfig(Section):
     executor: Literal["auto", "serial", "processes", "cuda"] = Field("auto", description="how local trainings are computed")
     device: Literal["auto", "cpu", "cuda"] = Field("auto", description="where they are computed; auto: as the executor says")
     workers: Whole = Field(0, ge=0, le=1024, description="worker processes; 0: one per core")
+
+    @field_validator("aggregation")
+    @classmethod
+    def _aggregation_is_known(cls, name: str) -> str:
+        if name != "scheme" and target_of("aggregators", name) is None:
+            raise ValueError(f"choose one of scheme, {names_of('aggregators')}")
+        return name
 
 
 class LiveConfig(Section):
@@ -258,12 +264,13 @@ class Config(Section):
                 found[setting] = target_of(kind, name) or name
         if self.learning is not None and ":" in self.learning.model:
             found["learning.model"] = self.learning.model
+        rule = self.learning.aggregation if self.learning is not None else "scheme"
+        if rule != "scheme" and not is_built_in("aggregators", rule):
+            found["learning.aggregation"] = target_of("aggregators", rule) or rule
         return found
 
     @model_validator(mode="after")
-    def _aggregation_suits_the_mode(self) -> "Config":
-        if self.learning is not None and self.learning.aggregation == "fedavg" and self.run.mode == "async":
-            raise ValueError("learning.aggregation = 'fedavg' needs run.mode = 'sync': it averages a whole round")
+    def _evaluations_are_not_too_many(self) -> "Config":
         if self.learning is not None and self.learning.evaluate_every_s < 0.01 * self.objective.max_time_s:
             least = 0.01 * self.objective.max_time_s
             raise ValueError(f"learning.evaluate_every_s = {self.learning.evaluate_every_s:g} must be at least {least:g}")

@@ -10,6 +10,7 @@ from fedtwin.experiments.analysis.comparison import Comparison, comparison_of
 from fedtwin.experiments.analysis.metrics import chosen_metrics, to_accuracy
 from fedtwin.experiments.specs.schemes import label
 from fedtwin.learning.evaluation import Evaluation
+from fedtwin.records.summary import CODE_COLUMNS
 from fedtwin.runs import Run, open_run
 
 A_SCHEME_IS_MADE_OF = ("policy.", "run.mode")
@@ -47,8 +48,9 @@ def _require_the_same_world(run: Run, first: Run) -> None:
     for name in sorted(other.keys() | world.keys()):
         if world.get(name) != other.get(name):
             raise FedtwinError(f"{sentence}: {name} is {other.get(name)!r} in one and {world.get(name)!r} in the other.")
-    if run.summary.get("model_code") != first.summary.get("model_code"):
-        raise FedtwinError(f"{sentence}: the code of learning.model differs.")
+    for setting in ("learning.model", "learning.aggregation"):
+        if run.summary.get(CODE_COLUMNS[setting]) != first.summary.get(CODE_COLUMNS[setting]):
+            raise FedtwinError(f"{sentence}: the code of {setting} differs.")
 
 
 def _world_of(config: Config) -> Mapping[str, Any]:

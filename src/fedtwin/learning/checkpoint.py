@@ -14,7 +14,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fedtwin.errors import FedtwinError, FedtwinWarning
-from fedtwin.learning.aggregate import Refusal
+from fedtwin.learning.aggregation.held import Held
+from fedtwin.learning.aggregation.refusals import Refusal
 from fedtwin.learning.evaluation import Evaluation
 from fedtwin.learning.layout import Weights, save_arrays
 from fedtwin.learning.learner import LearnerState
@@ -25,10 +26,11 @@ Arrays = Mapping[str, NDArray[Any]]
 
 def write_checkpoint(folder: Path, state: LearnerState, config_hash: str) -> None:
     """Models that several devices hold in the same version are written once."""
+    gathered = state.aggregator
     arrays: dict[str, NDArray[Any]] = {
         "train_losses": np.array(state.train_losses, np.float64),
         "evaluations": np.array(state.evaluations, np.float64).reshape(-1, len(Evaluation._fields)),
-        **{f"aggregator.{name}": np.asarray(value) for name, value in state.aggregator.items()},
+        **{f"aggregator.{number}": array for number, array in enumerate(gathered.arrays)},
     }
     places: dict[int, str] = {}
     holders: dict[str, str] = {}
@@ -46,6 +48,8 @@ def write_checkpoint(folder: Path, state: LearnerState, config_hash: str) -> Non
             "version": state.version,
             "versions": state.versions,
             "holders": holders,
+            "aggregator": gathered.form,
+            "aggregator_arrays": len(gathered.arrays),
             "refusals": state.refusals,
         }
     )
@@ -100,7 +104,6 @@ def _state(meta: dict[str, Any], arrays: Arrays) -> LearnerState:
         place: Weights(arrays[f"{place}.floats"], arrays[f"{place}.counters"]) for place in set(meta["holders"].values())
     }
     held = {holder: weights[place] for holder, place in meta["holders"].items()}
-    prefix = "aggregator."
     return LearnerState(
         round=meta["round"],
         uploads=meta["uploads"],
@@ -110,6 +113,6 @@ def _state(meta: dict[str, Any], arrays: Arrays) -> LearnerState:
         evaluations=[Evaluation(int(row[0]), *map(float, row[1:])) for row in arrays["evaluations"]],
         starts={int(device): start for device, start in held.items()},
         versions={int(device): version for device, version in meta["versions"].items()},
-        aggregator={name.removeprefix(prefix): array for name, array in arrays.items() if name.startswith(prefix)},
+        aggregator=Held(meta["aggregator"], [arrays[f"aggregator.{k}"] for k in range(meta["aggregator_arrays"])]),
         refusals=[Refusal(*row) for row in meta["refusals"]],
     )

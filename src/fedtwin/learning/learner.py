@@ -13,7 +13,9 @@ import numpy as np
 
 from fedtwin.config import Config, LearningConfig
 from fedtwin.errors import FedtwinError, FedtwinWarning, UnfitCheckpointError
-from fedtwin.learning.aggregate import Refusal, make_aggregator, newest_counters, refusal
+from fedtwin.learning.aggregation import Upload, aggregation_of
+from fedtwin.learning.aggregation.held import Held, Move, is_tensor
+from fedtwin.learning.aggregation.refusals import Refusal, newest_counters, refusal
 from fedtwin.learning.elsewhere import require_the_same_elsewhere
 from fedtwin.learning.evaluation import Evaluation
 from fedtwin.learning.executors import Executor, make_executor, make_workload
@@ -47,7 +49,7 @@ class LearnerState:
     evaluations: list[Evaluation] = field(default_factory=list)
     starts: dict[int, Weights] = field(default_factory=dict)
     versions: dict[int, int] = field(default_factory=dict)
-    aggregator: dict[str, np.ndarray] = field(default_factory=dict)
+    aggregator: Held = Held(None, [])  # noqa: RUF009
     refusals: list[Refusal] = field(default_factory=list)
 
 
@@ -66,6 +68,7 @@ class Learner:
         from fedtwin.learning.data import load_dataset
 
         self._learning, self._seed, self._samples = config.learning, config.run.seed, samples
+        self._rule = aggregation_of(config)
         data = load_dataset(config.learning.dataset)
         gamma = config.learning.dirichlet_gamma if config.learning.partition == "dirichlet" else None
         self._shares = deal(data.y_train, config.run.seed, len(samples), config.learning.owned_samples, gamma)
@@ -75,9 +78,13 @@ class Learner:
         for sentence in notices(config.learning, data, self._shares):
             warnings.warn(sentence, FedtwinWarning, stacklevel=2)
         self.layout, initial = workload.initial()
-        self._aggregator = make_aggregator(config.learning, config.run.mode)
         self._executor: Executor = executor if executor is not None else make_executor(workload)
         self._model = self._executor.adopt(initial)
+        try:
+            self._gathered = self._rule.init(self._model.floats)
+        except BaseException:
+            self._executor.close()
+            raise
         self._in_flight: dict[int, Download] = {}
         self._evaluating: list[tuple[int, int, float, float]] = []
         self._keys = 0
@@ -132,10 +139,15 @@ class Learner:
             self._refuse(Refusal(round_, clock_s, device, reason))
             return None
         start = download.weights if download.weights is not None else self._model
-        staleness = self._version - download.version
-        floats = self._aggregator.add(
-            self._model.floats, start.floats, trained.weights.floats, staleness, float(self._samples[device])
+        upload = Upload(
+            start.floats if self._rule.needs_start else None,
+            _alone(trained.weights.floats) if self._keeps_something() else trained.weights.floats,
+            self._version - download.version,
+            float(self._samples[device]),
+            device,
+            download.round,
         )
+        self._gathered, floats = self._rule.apply(self._gathered, self._model.floats, upload)
         self._become(floats, trained.weights)
         self._train_losses.append(trained.train_loss)
         return trained.train_loss
@@ -143,7 +155,8 @@ class Learner:
     def round_closed(self) -> None:
         """A synchronous round has ended."""
         if not self.replaying:
-            self._become(self._aggregator.close_round(self._model.floats), self._model)
+            self._gathered, floats = self._rule.close_round(self._gathered, self._model.floats)
+            self._become(floats, self._model)
 
     def evaluate_until(self, clock_s: float, round_: int) -> None:
         """Evaluates the model as it has stood at every multiple of ``evaluate_every_s`` up to now."""
@@ -170,9 +183,11 @@ class Learner:
             raise _unfit_checkpoint()
         self._resume = None
         self._model, self._version = self._executor.adopt(state.model), state.version
+        try:
+            self._gathered = self._rule.restore(state.aggregator, self._model.floats, self._moved(self._executor.adopt))
+        except (KeyError, IndexError, ValueError):
+            raise _unfit_checkpoint() from None
         self._train_losses, self._evaluations = list(state.train_losses), list(state.evaluations)
-        adopted = {name: self._moved(self._executor.adopt, name, value) for name, value in state.aggregator.items()}
-        self._aggregator.restore(adopted)
         for device, download in list(self._in_flight.items()):
             weights = self._executor.adopt(state.starts[device])
             self._begin(device, Download(download.round, state.versions[device], weights, self._new_key()))
@@ -189,7 +204,7 @@ class Learner:
             list(self._evaluations),
             {device: self._executor.host(d.weights) for device, d in self._in_flight.items() if d.weights is not None},
             {device: d.version for device, d in self._in_flight.items()},
-            {name: self._moved(self._executor.host, name, value) for name, value in self._aggregator.state().items()},
+            self._rule.hold(self._gathered, self._model.floats, self._moved(self._executor.host)),
             self.refusals,
         )
 
@@ -237,13 +252,21 @@ class Learner:
             self._evaluations.append(Evaluation(round_, clock_s, energy_j, outcome.test_loss, outcome.test_accuracy))
         self._evaluating.clear()
 
-    def _moved(self, move: Callable[[Weights], Weights], name: str, value: Any) -> Any:
-        """What an aggregator holds is a vector like the model's, or a count."""
-        return move(Weights(value, self._model.counters)).floats if name == "buffer" else value
+    def _keeps_something(self) -> bool:
+        return not (isinstance(self._gathered, tuple) and len(self._gathered) == 0)
+
+    def _moved(self, move: Callable[[Weights], Weights]) -> Move:
+        """The way of a model, for a vector like it that the rule holds."""
+        return lambda vector: move(Weights(vector, self._model.counters)).floats
 
     def _new_key(self) -> int:
         self._keys += 1
         return self._keys
+
+
+def _alone(vector: Any) -> Any:
+    """A vector that a rule may keep: one row of the trainings done together on a GPU would keep all of them in memory."""
+    return vector.clone() if is_tensor(vector) and vector.untyped_storage().nbytes() > vector.nbytes else vector
 
 
 def _unfit_checkpoint() -> UnfitCheckpointError:

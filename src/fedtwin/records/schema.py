@@ -10,7 +10,7 @@ from typing import Any, NamedTuple, get_args, get_type_hints
 
 import pyarrow as pa
 
-from fedtwin.learning.aggregate import Refusal
+from fedtwin.learning.aggregation.refusals import Refusal
 from fedtwin.learning.evaluation import Evaluation
 from fedtwin.records.arrays import table_of_columns
 

@@ -9,7 +9,11 @@ from fedtwin.config import Config, Identity
 from fedtwin.policies import power_rule, scheme_name
 from fedtwin.records.schema import SCHEMA_VERSION, Row
 
-CODE_COLUMNS = {"policy.name": "policy_code", "learning.model": "model_code"}
+CODE_COLUMNS = {
+    "policy.name": "policy_code",
+    "learning.model": "model_code",
+    "learning.aggregation": "aggregation_code",
+}
 """Where the digests of the user's own code stand in a summary, by the settings that name it."""
 
 

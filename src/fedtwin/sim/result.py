@@ -19,9 +19,6 @@ from fedtwin.world.fleet import FleetColumns
 if TYPE_CHECKING:
     import pandas as pd
 
-CODE_COLUMNS = {"policy.name": "policy_code", "learning.model": "model_code"}
-"""Where the digests of the user's own code stand in a summary, by the settings that name it."""
-
 
 @dataclass(frozen=True)
 class Result:

@@ -110,7 +110,7 @@ class Driver:
             self.core.try_again()
 
 
-@pytest.mark.parametrize("aggregation", ["fedasync", "fedbuff"])
+@pytest.mark.parametrize("aggregation", ["fedasync", "fedbuff", "tests.live.gathering_rule:RULE"])
 @settings(max_examples=40, deadline=None)
 @given(seed=st.integers(0, 2**32), steps=st.integers(1, 150))
 def test_a_killed_run_comes_back_as_it_was(aggregation: str, seed: int, steps: int) -> None:
@@ -129,11 +129,12 @@ def test_a_killed_run_comes_back_as_it_was(aggregation: str, seed: int, steps: i
         del before["last_at_s"], after["last_at_s"]  # its resumption is an event
         assert after == before
         assert again.model.encoded == live.model.encoded
-        assert _buffer(again) == _buffer(live)
+        assert _gathered(again) == _gathered(live)
         live.core._waiting = again.core._waiting = False
         assert again.core.next_ask(1e9) == live.core.next_ask(1e9)
         again.close()
 
 
-def _buffer(live: LiveRun) -> dict[str, Any]:
-    return {name: np.asarray(value).tolist() for name, value in live.model._aggregator.state().items()}
+def _gathered(live: LiveRun) -> tuple[Any, list[Any]]:
+    held = live.model._rule.hold(live.model._state, live.model.weights.floats)
+    return held.form, [array.tolist() for array in held.arrays]

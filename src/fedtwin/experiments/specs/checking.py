@@ -1,6 +1,7 @@
 """Whether a configuration could be run: all that it names is loaded and tried, nothing is run."""
 
 from fedtwin.config import Config
+from fedtwin.learning.aggregation import aggregation_of
 from fedtwin.learning.notices import notices_of
 from fedtwin.policies import policy_of
 from fedtwin.sim import impossible_min_mean_samples
@@ -20,6 +21,7 @@ def _check_learning(config: Config) -> list[str]:
     from fedtwin.world.fleet import fleet_columns
 
     assert config.learning is not None
+    aggregation_of(config)
     data = load_dataset(config.learning.dataset)
     workload = make_workload(config, data.image_shape, data.classes)
     workload.network()

@@ -7,7 +7,7 @@ from typing import Any
 from fedtwin.config import Config
 from fedtwin.formulas.cost import cost, within
 from fedtwin.formulas.terms import Terms, terms_of
-from fedtwin.learning.aggregate import Refusal
+from fedtwin.learning.aggregation.refusals import Refusal
 from fedtwin.learning.evaluation import Evaluation
 from fedtwin.live.run import events
 from fedtwin.live.run.events import Event

@@ -94,8 +94,34 @@ class Dispatched(_Event):
     deadline_s: float
 
 
+class KeptUpload(BaseModel):
+    """An upload that the aggregation's state cannot be had back without: its file in ``models/``, and all that the rule was
+    told with it. ``start`` is the version it was trained from, ``staleness`` counts changes of the model.
+    """
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+    file: str
+    sha256: str
+    start: int
+    staleness: int
+    samples: float
+    round: int
+
+
+class KeptState(BaseModel):
+    """The aggregation's state after an upload, as a file in ``models/``."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+    file: str
+    sha256: str
+
+
 class Applied(_Event):
-    """An upload was mixed in. Times, energies and cost are those the server believes; ``elapsed_s`` is by its own clock."""
+    """An upload was mixed in. Times, energies and cost are those the server believes; ``elapsed_s`` is by its own clock.
+
+    The aggregation's state is had back from ``state``, or by applying ``upload`` to the one before; without either it is the
+    one that a run would begin with.
+    """
 
     kind: Literal["applied"] = "applied"
     token: str
@@ -116,6 +142,8 @@ class Applied(_Event):
     sources: dict[str, str]
     link_s: float
     uploaded_bytes: int
+    upload: KeptUpload | None = None
+    state: KeptState | None = None
 
 
 class GivenUp(_Event):

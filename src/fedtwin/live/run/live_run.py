@@ -10,6 +10,7 @@ from pathlib import Path
 
 from fedtwin.config import config_hash, load_config
 from fedtwin.errors import FedtwinError
+from fedtwin.learning.aggregation import Upload
 from fedtwin.live.logs import say
 from fedtwin.live.run import admission, events
 from fedtwin.live.run.admission import Admitted, NotAdmitted
@@ -18,6 +19,7 @@ from fedtwin.live.run.core import Core, OpenTask
 from fedtwin.live.run.events import Event
 from fedtwin.live.run.ledger import LEDGER_NAME, Ledger, cut_torn_line, read_events
 from fedtwin.live.run.model import LiveModel
+from fedtwin.live.run.trail import Trail
 from fedtwin.live.wire.protocol import PROTOCOL_VERSION, Done, Failed
 from fedtwin.records.files import CONFIG_NAME, LOCK_NAME, SUMMARY_NAME
 from fedtwin.records.lock import Lock
@@ -39,14 +41,17 @@ class LiveRun:
             fsync = self.core.live.fsync
             path = folder / LEDGER_NAME
             cut_torn_line(path)
+            self._before, trail = Trail(), Trail()
             for event in read_events(path):
                 self.core.apply(event)
+                if isinstance(event, events.Applied):
+                    self._before, trail = trail, trail.after(event)
             _check_it_is_the_same(self.core, folder)
             began = self.core.began
             self._clock = RunClock(self.core.live.time_scale, self.core.last_at_s, began.wall_s if began is not None else None)
             self._ledger = Ledger(path, fsync=fsync)
-            self.model = LiveModel(folder / MODELS, self.config, version=self.core.version, fsync=fsync)
-            self.model.keep_only(self._versions_needed())
+            self.model = LiveModel(folder / MODELS, self.config, version=self.core.version, trail=trail, fsync=fsync)
+            self._remove_what_is_not_needed()
             if resumed and not self.core.finished:
                 self.commit(events.Resumed(at_s=self.now_s()))
         except BaseException:
@@ -155,35 +160,51 @@ class LiveRun:
 
     def _mix(self, upload: Admitted, done: Done) -> None:
         """The new model first, then its event; who calls acknowledges last."""
-        core, sent, believed = self.core, upload.task.sent, upload.believed
+        core, sent, believed, model = self.core, upload.task.sent, upload.believed, self.model
         staleness, old_version = core.version - sent.version, core.version
-        staleness_in_changes = core.changes - upload.task.changes
-        weights, changed = self.model.mixed(upload.start, upload.weights, staleness_in_changes, float(done.samples))
-        self.model.save(old_version + 1, weights, changed=changed)
-        sources = {key: getattr(done, key).source for key in ("compute_s", "upload_s", "compute_j", "upload_j")}
-        self.commit(
-            events.Applied(
-                at_s=self.now_s(),
-                token=sent.token,
-                device=sent.device,
-                version=old_version + 1,
-                changed=changed,
-                staleness=staleness,
-                late=upload.late,
-                **believed.charged,
-                train_loss=done.train_loss,
-                elapsed_s=upload.elapsed_s,
-                reported_s=believed.reported_s,
-                believed=believed.agrees,
-                sources={**sources, "cpu_hz": done.cpu_source},
-                link_s=done.link_s.value,
-                uploaded_bytes=done.model_bytes,
-            )
+        told = Upload(
+            upload.start.floats if model.needs_start else None,
+            upload.weights.floats,
+            core.changes - upload.task.changes,
+            float(done.samples),
+            sent.device,
+            sent.round,
         )
-        if self.model.needs_start:
-            self.model.keep_only(self._versions_needed())
+        mixed = model.mixed(told, upload.weights.counters)
+        kept = model.save(old_version + 1, mixed, told, upload.weights, start=sent.version)
+        sources = {key: getattr(done, key).source for key in ("compute_s", "upload_s", "compute_j", "upload_j")}
+        event = events.Applied(
+            at_s=self.now_s(),
+            token=sent.token,
+            device=sent.device,
+            version=old_version + 1,
+            changed=mixed.changed,
+            staleness=staleness,
+            late=upload.late,
+            **believed.charged,
+            train_loss=done.train_loss,
+            elapsed_s=upload.elapsed_s,
+            reported_s=believed.reported_s,
+            believed=believed.agrees,
+            sources={**sources, "cpu_hz": done.cpu_source},
+            link_s=done.link_s.value,
+            uploaded_bytes=done.model_bytes,
+            upload=kept if isinstance(kept, events.KeptUpload) else None,
+            state=kept if isinstance(kept, events.KeptState) else None,
+        )
+        self.commit(event)
+        self._before, model.trail = model.trail, model.trail.after(event)
+        if model.needs_start or self._files or model.trail.files:
+            self._remove_what_is_not_needed()
         else:
-            self.model.forget(old_version - 1)
+            model.forget(old_version - 1)
+
+    def _remove_what_is_not_needed(self) -> None:
+        """What gave the state back before the last upload stays, in case the ledger's last line is lost with the power."""
+        trails, starts = (self._before, self.model.trail), self.model.needs_start
+        versions = self._versions_needed().union(*(trail.versions(starts=starts) for trail in trails))
+        self._files = trails[0].files | trails[1].files
+        self.model.keep_only(versions, self._files)
 
     def _versions_needed(self) -> set[int]:
         """The newest, the one before in case the last line of the ledger is lost with the power, and those of tasks whose

@@ -1,35 +1,51 @@
 """The global model of a live run: mixed in memory, on disk before anybody is told."""
 
+import hashlib
+import json
 from collections.abc import Iterable
 from pathlib import Path
+from typing import Any, NamedTuple
 
 import numpy as np
 
-from fedtwin.config import Config, LearningConfig
+from fedtwin.config import Config
 from fedtwin.errors import FedtwinError
 from fedtwin.files import DRAFTS, write_whole
-from fedtwin.learning.aggregate import make_aggregator, newest_counters
+from fedtwin.learning.aggregation import Upload, aggregation_of
+from fedtwin.learning.aggregation.held import Held
+from fedtwin.learning.aggregation.refusals import newest_counters
 from fedtwin.learning.layout import Weights
+from fedtwin.live.run import events
+from fedtwin.live.run.trail import Trail
 from fedtwin.live.wire.protocol import UPLOAD_SLACK_BYTES
-from fedtwin.live.wire.tensors import Codec, UnfitError, load_tensors, read_model
+from fedtwin.live.wire.tensors import Codec, UnfitError, read_model
+
+MOST_UPLOADS_OF_A_SMALL_STATE = 16
+
+
+class Mixed(NamedTuple):
+    """What an upload makes of the model and of the aggregation's state; nothing has happened yet."""
+
+    weights: Weights
+    state: Any
+    changed: bool
 
 
 class LiveModel:
-    """One file per version that is still needed; the newest is ``weights`` and, as bytes, ``encoded``."""
+    """One file per version that is still needed; the newest is ``weights`` and, as bytes, ``encoded``.
 
-    def __init__(self, folder: Path, config: Config, *, version: int, fsync: bool) -> None:
+    ``trail`` says which files give the aggregation's state back.
+    """
+
+    def __init__(self, folder: Path, config: Config, *, version: int, trail: Trail, fsync: bool) -> None:
         self._folder, self._fsync = folder, fsync
-        learning = config.learning or LearningConfig()
-        self._aggregator = make_aggregator(learning, "async")
-        self.needs_start = learning.aggregation == "fedbuff"
-        path = self._path(version)
-        try:
-            self.encoded = path.read_bytes()
-        except OSError as error:
-            raise FedtwinError(f"The model {str(path)!r} cannot be read: {error.strerror}.") from None
-        layout, self.weights = read_model(self.encoded, str(path))
+        self._rule = aggregation_of(config)
+        self.needs_start = self._rule.needs_start
+        self.encoded = self._read(model_path(folder, version).name, "model")
+        layout, self.weights = read_model(self.encoded, str(model_path(folder, version)))
         self.codec = Codec(layout)
-        self._restore(version)
+        self.trail = trail
+        self._state = self._recovered(version)
 
     @property
     def most_upload_bytes(self) -> int:
@@ -41,58 +57,120 @@ class LiveModel:
         if not self.needs_start:
             return self.weights
         try:
-            return self.codec.decode(self._path(version).read_bytes())
+            return self.codec.decode(model_path(self._folder, version).read_bytes())
         except (OSError, UnfitError):
             return None
 
-    def mixed(self, start: Weights, upload: Weights, staleness: int, samples: float) -> tuple[Weights, bool]:
-        """The next model, and whether it differs from this one. Nothing has happened yet but in a buffer."""
-        floats = self._aggregator.add(self.weights.floats, start.floats, upload.floats, staleness, samples)
-        changed = floats is not self.weights.floats
-        return Weights(floats, newest_counters(self.weights.counters, upload.counters)), changed
+    def mixed(self, upload: Upload, counters: np.ndarray) -> Mixed:
+        """What becomes of an upload, and of the counters that came with it."""
+        return self._mix(self.weights, self._state, upload, counters)
 
-    def save(self, version: int, weights: Weights, *, changed: bool) -> None:
-        """The new version is on disk, whole, before its event is in the ledger."""
-        self.weights = weights
-        if changed or weights.counters.size:
-            self.encoded = self.codec.encode(weights)
-        state = self._aggregator.state()
+    def save(
+        self, version: int, mixed: Mixed, told: Upload, upload: Weights, *, start: int
+    ) -> events.KeptUpload | events.KeptState | None:
+        """The new version is on disk, whole, before its event is in the ledger, and so is what gives the state back.
+
+        That is the upload, which was trained from version ``start``; or, once in many uploads and when it is no larger than
+        half of them, the state itself; or nothing, where it is the state a run begins with.
+        """
+        self.weights, self._state = mixed.weights, mixed.state
+        if mixed.changed or mixed.weights.counters.size:
+            self.encoded = self.codec.encode(mixed.weights)
+        kept: events.KeptUpload | events.KeptState | None = None
+        held, uploads = self._rule.hold(mixed.state, mixed.weights.floats), len(self.trail.since) + 1
         try:
-            write_whole(self._path(version), self.encoded, fsync=self._fsync)
-            if state:
-                from safetensors.numpy import save
-
-                write_whole(self._buffer_path(version), save(state), fsync=self._fsync)
+            if not self._rule.is_initial(held, mixed.weights.floats):
+                if uploads > MOST_UPLOADS_OF_A_SMALL_STATE and 2 * held.size_bytes <= uploads * self.codec.size:
+                    file, data = f"state-{version:012d}.safetensors", _encoded_state(held)
+                    kept = events.KeptState(file=file, sha256=_digest(data))
+                else:
+                    file, data = f"upload-{version:012d}.safetensors", self.codec.encode(upload)
+                    numbers = {"staleness": told.staleness, "samples": told.samples, "round": told.round}
+                    kept = events.KeptUpload(file=file, sha256=_digest(data), start=start, **numbers)
+                write_whole(self._folder / file, data, fsync=self._fsync)
+            write_whole(model_path(self._folder, version), self.encoded, fsync=self._fsync)
         except OSError as error:
             raise FedtwinError(f"The model cannot be written to {str(self._folder)!r}: {error.strerror}.") from None
+        return kept
 
-    def keep_only(self, versions: Iterable[int]) -> None:
-        """Removes the files of all other versions, and what a killed process left half-written."""
+    def keep_only(self, versions: Iterable[int], files: Iterable[str]) -> None:
+        """Removes all other files, also those that a killed process left half-written."""
         for draft in self._folder.glob(DRAFTS):
             draft.unlink(missing_ok=True)
-        wanted = {path.name for version in versions for path in (self._path(version), self._buffer_path(version))}
+        wanted = {*files, *(model_path(self._folder, version).name for version in versions)}
         for path in self._folder.glob("*.safetensors"):
             if path.name not in wanted:
                 path.unlink(missing_ok=True)
 
     def forget(self, version: int) -> None:
-        self._path(version).unlink(missing_ok=True)
-        if self.needs_start:
-            self._buffer_path(version).unlink(missing_ok=True)
+        model_path(self._folder, version).unlink(missing_ok=True)
 
-    def _restore(self, version: int) -> None:
+    def _mix(self, weights: Weights, state: Any, upload: Upload, counters: np.ndarray) -> Mixed:
+        state, floats = self._rule.apply(state, weights.floats, upload)
+        return Mixed(Weights(floats, newest_counters(weights.counters, counters)), state, floats is not weights.floats)
+
+    def _recovered(self, version: int) -> Any:
+        """The aggregation's state, by doing again what was done since it was last written."""
+        trail, weights = self.trail, self.weights
+        if trail.since:
+            weights = self._model_of(trail.version)
+        state = self._rule.init(weights.floats) if trail.state is None else self._read_state(trail.state, weights)
+        for event in trail.since:
+            assert event.upload is not None
+            upload, kept = self._read_upload(event.upload), event.upload
+            start = self._model_of(kept.start).floats if self.needs_start else None
+            told = Upload(start, upload.floats, kept.staleness, kept.samples, event.device, kept.round)
+            weights, state, _ = self._mix(weights, state, told, upload.counters)
+        if self.codec.encode(weights) != self.codec.encode(self.weights):
+            raise FedtwinError(
+                f"learning.aggregation = {self._rule.name!r} makes another model of the uploads that were kept than "
+                f"{str(model_path(self._folder, version))!r}: it does not give the same for the same, or is not what it was."
+            )
+        return state
+
+    def _model_of(self, version: int) -> Weights:
+        name = model_path(self._folder, version).name
+        return self._decoded(name, self._read(name, "model"))
+
+    def _read_upload(self, kept: events.KeptUpload) -> Weights:
+        return self._decoded(kept.file, self._read(kept.file, "upload", kept.sha256))
+
+    def _read_state(self, kept: events.KeptState, model: Weights) -> Any:
+        from safetensors.numpy import load
+
+        data = self._read(kept.file, "state", kept.sha256)
+        arrays = load(data)
+        form = json.loads(arrays.pop("form").tobytes())
+        return self._rule.restore(Held(form, [arrays[str(number)] for number in range(len(arrays))]), model.floats)
+
+    def _decoded(self, name: str, data: bytes) -> Weights:
         try:
-            data = self._buffer_path(version).read_bytes()
-        except FileNotFoundError:
-            return
-        state = load_tensors(data)
-        self._aggregator.restore({name: np.array(value) for name, value in state.items()})
+            return self.codec.decode(data)
+        except UnfitError as error:
+            raise FedtwinError(f"{str(self._folder / name)!r} is damaged: {error}.") from None
 
-    def _path(self, version: int) -> Path:
-        return model_path(self._folder, version)
+    def _read(self, name: str, what: str, sha256: str | None = None) -> bytes:
+        path = self._folder / name
+        try:
+            data = path.read_bytes()
+        except OSError as error:
+            needed = "" if sha256 is None else f", and the state of learning.aggregation = {self._rule.name!r} needs it"
+            raise FedtwinError(f"The {what} {str(path)!r} cannot be read: {error.strerror}{needed}.") from None
+        if sha256 is not None and _digest(data) != sha256:
+            raise FedtwinError(f"The {what} {str(path)!r} is damaged: it is not what the ledger says was written.")
+        return data
 
-    def _buffer_path(self, version: int) -> Path:
-        return self._folder / f"buffer-{version:012d}.safetensors"
+
+def _encoded_state(held: Held) -> bytes:
+    from safetensors.numpy import save
+
+    form = np.frombuffer(json.dumps(held.form).encode(), np.uint8)
+    arrays = {str(number): np.ascontiguousarray(array) for number, array in enumerate(held.arrays)}
+    return save({"form": form, **arrays})
+
+
+def _digest(data: bytes) -> str:
+    return hashlib.sha256(data).hexdigest()
 
 
 def model_path(folder: Path, version: int) -> Path:

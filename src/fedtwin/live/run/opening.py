@@ -8,6 +8,7 @@ from fedtwin import __version__
 from fedtwin.config import Config, config_hash, load_config
 from fedtwin.errors import FedtwinError
 from fedtwin.files import write_whole
+from fedtwin.learning.aggregation import aggregation_of
 from fedtwin.live.run import events
 from fedtwin.live.run.core import Core
 from fedtwin.live.run.ledger import LEDGER_NAME, Ledger
@@ -20,6 +21,7 @@ from fedtwin.records.files import CONFIG_NAME, write_config
 def begin(folder: Path, config: Config, run: str, initial: bytes) -> LiveRun:
     """A new run in a new folder, which is there whole or not at all."""
     Core(config)  # what is not for a live fleet is said before anything is made
+    aggregation_of(config)
     require_new(folder)
     draft = folder.with_name(f".{folder.name}.draft")
     try:

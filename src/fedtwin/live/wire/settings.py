@@ -9,7 +9,7 @@ from fedtwin.usercode import source_digest
 
 
 def shared_settings(config: Config) -> dict[str, Any]:
-    """The configuration as devices and workers get it, without what lies here only: files, and a policy of one's own.
+    """The configuration as devices and workers get it, without what lies here only: files, and an aggregation rule.
 
     Of a model of one's own they get the digest: everybody must have the same source.
     """
@@ -19,6 +19,8 @@ def shared_settings(config: Config) -> dict[str, Any]:
     if (model := config.own_code.get("learning.model")) is not None:
         settings["code"] = {"model_source": source_digest(model, config.code.folder)}
     settings["policy"]["power"] = power_rule(config)
+    for key in ("aggregation", "aggregation_settings"):
+        settings.get("learning", {}).pop(key, None)
     return settings
 
 

@@ -1,6 +1,6 @@
 """Staleness functions s(t − τ) of FedAsync: 1 for a fresh update, falling with its age (Section III-B; Xie et al., 2019)."""
 
-from fedtwin.config import LearningConfig
+from fedtwin.learning.aggregation.base import Mixing
 
 
 def constant() -> float:
@@ -18,10 +18,10 @@ def hinge(staleness: int, a: float, b: float) -> float:
     return 1.0 if staleness <= b else 1.0 / (a * (staleness - b) + 1.0)
 
 
-def staleness_weight(config: LearningConfig, staleness: int) -> float:
+def staleness_weight(settings: Mixing, staleness: int) -> float:
     """The configured function of the staleness."""
-    if config.staleness == "polynomial":
-        return polynomial(staleness, config.staleness_exponent)
-    if config.staleness == "hinge":
-        return hinge(staleness, config.hinge_a, config.hinge_b)
+    if settings.staleness == "polynomial":
+        return polynomial(staleness, settings.staleness_exponent)
+    if settings.staleness == "hinge":
+        return hinge(staleness, settings.hinge_a, settings.hinge_b)
     return constant()

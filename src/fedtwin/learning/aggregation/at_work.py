@@ -1,0 +1,130 @@
+"""A rule at work in a run: named, with its settings, and held to its word.
+
+Rules of fedtwin's own are held to theirs by tests. Of others every answer is looked at: a pair, a model of the model's shape
+and type, finite. What must not be changed in place cannot be (NumPy), or is compared (PyTorch), with the state and a second
+answer to the same question, at the first uploads and at some later ones.
+"""
+
+import random
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from fedtwin.errors import FedtwinError
+from fedtwin.learning.aggregation.base import Aggregator, Mixing, Upload
+from fedtwin.learning.aggregation.held import Held, Holder, Move, UnholdableError, in_memory, is_tensor, same_bits
+from fedtwin.usercode import sentence_of_error
+
+FIRST_LOOKS, SHARE_OF_LATER_LOOKS = 3, 0.02
+
+
+class Rule:
+    """A rule with its settings. All its functions give what the rule's own give; the model itself where that was None.
+
+    Of one that is ``trusted`` no answer is looked at, of one that is ``doubted`` every answer twice.
+    """
+
+    def __init__(
+        self, name: str, aggregator: Aggregator, settings: Mixing, *, trusted: bool = False, doubted: bool = False
+    ) -> None:
+        self.name, self.needs_start = name, aggregator.needs_start
+        self._rule, self._settings, self._trusted = aggregator, settings, trusted
+        self._holder = Holder(aggregator)
+        self._answers, self._chance, self._share = 0, random.Random(0), 1.0 if doubted else SHARE_OF_LATER_LOOKS
+
+    def init(self, model: Any) -> Any:
+        """The state a run begins with."""
+        if self._trusted:
+            return self._rule.init(model, self._settings)
+        state = self._asked("init", self._rule.init, protected(model), self._settings)
+        self.hold(state, model)
+        return state
+
+    def apply(self, state: Any, model: Any, upload: Upload) -> tuple[Any, Any]:
+        if self._trusted:
+            state, new = self._rule.apply(state, model, upload, self._settings)
+            return state, model if new is None else new
+        given = upload._replace(start=protected(upload.start), weights=protected(upload.weights))
+        return self._answer("apply", self._rule.apply, state, model, given)
+
+    def close_round(self, state: Any, model: Any) -> tuple[Any, Any]:
+        if self._rule.close_round is None:
+            return state, model
+        if self._trusted:
+            state, new = self._rule.close_round(state, model, self._settings)
+            return state, model if new is None else new
+        return self._answer("close_round", self._rule.close_round, state, model)
+
+    def hold(self, state: Any, model: Any, to_host: Move = in_memory) -> Held:
+        """The state as plain data and arrays, or a sentence."""
+        try:
+            return self._holder.hold(state, model, to_host)
+        except UnholdableError as error:
+            raise self._fault(f"has a state that no checkpoint can hold: {error}") from None
+
+    def restore(self, held: Held, model: Any, to_executor: Move | None = None) -> Any:
+        """The state that was held."""
+        return self._holder.restore(held, model, to_executor)
+
+    def is_initial(self, held: Held, model: Any) -> bool:
+        """Whether the state is the one that a run would begin with from this model."""
+        return same_bits(held, self.hold(self.init(model), model))
+
+    def _answer(self, what: str, function: Callable[..., Any], state: Any, model: Any, *upload: Upload) -> tuple[Any, Any]:
+        looks = self._looks_now()
+        given = (state, protected(model), *upload, self._settings)
+        before = self._copies(model, state, model, *upload) if looks else []
+        answer = self._asked(what, function, *given)
+        if not isinstance(answer, tuple) or len(answer) != 2:
+            raise self._fault(f"gives a {type(answer).__name__} in {what}, not a pair of the next state and the next model")
+        if looks:
+            if not all(map(same_bits, before, self._copies(model, state, model, *upload))):
+                raise self._fault(f"changes the state, the model or an upload in place in {what}: it must make new ones")
+            again = self._asked(what, function, *given)
+            if not all(map(same_bits, self._copies(model, *answer), self._copies(model, *again))):
+                raise self._fault(f"answers the same question in two ways in {what}: it may look at its arguments only")
+        new = answer[1]
+        if new is None or new is given[1]:
+            return answer[0], model
+        self._require_a_model(what, new, model)
+        return answer[0], new if is_tensor(new) or new.flags.writeable else np.array(new)
+
+    def _require_a_model(self, what: str, new: Any, model: Any) -> None:
+        if not (is_tensor(new) if is_tensor(model) else isinstance(new, np.ndarray)):
+            raise self._fault(f"gives a {type(new).__name__} for a model in {what}, not a {type(model).__name__}")
+        if tuple(new.shape) != tuple(model.shape) or new.dtype != model.dtype:
+            found, needed = (f"shape {tuple(array.shape)} and {array.dtype}" for array in (new, model))
+            raise self._fault(f"gives a model of {found} in {what}, not of {needed}")
+        if not bool(new.isfinite().all() if is_tensor(new) else np.isfinite(new).all()):
+            raise self._fault(f"gives a model in {what} that is not finite")
+
+    def _asked(self, what: str, function: Callable[..., Any], *given: Any) -> Any:
+        try:
+            return function(*given)
+        except FedtwinError:
+            raise
+        except Exception as error:
+            hint = ", and nothing may be changed in place" if "read-only" in str(error) else ""
+            raise self._fault(f"fails in {what}: {sentence_of_error(error)}{hint}") from None
+
+    def _copies(self, model: Any, *values: Any) -> list[Held]:
+        """Of a state, a model and an upload, as they are now."""
+        held = [self.hold(tuple(value) if isinstance(value, Upload) else value, model) for value in values]
+        return [Held(one.form, [np.array(array) for array in one.arrays]) for one in held]
+
+    def _looks_now(self) -> bool:
+        self._answers += 1
+        return self._answers <= FIRST_LOOKS or self._chance.random() < self._share
+
+    def _fault(self, what: str) -> FedtwinError:
+        return FedtwinError(f"learning.aggregation = {self.name!r} {what}.")
+
+
+def protected(vector: Any) -> Any:
+    """The same vector, which cannot be written to through this name; PyTorch has no such thing."""
+    if not isinstance(vector, np.ndarray):
+        return vector
+    view = vector.view()
+    view.flags.writeable = False
+    return view

@@ -1,0 +1,115 @@
+"""The state of the aggregation is had back from files that the ledger names; no model is written again and again for it."""
+
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from fedtwin.errors import FedtwinError
+from fedtwin.learning.aggregation.held import same_bits
+from fedtwin.live.run import events, opening
+from fedtwin.live.run.ledger import read_events
+from fedtwin.live.run.live_run import LiveRun
+from tests.live.run.test_live_run import begun, deliver, dispatch, weights
+
+MOMENTUM = {"learning.aggregation": "tests.live.gathering_rule:RULE"}
+FEDBUFF = {"learning.aggregation": "fedbuff", "learning.buffer_size": 4}
+
+
+def after(folder: Path, uploads: int, settings: dict[str, Any]) -> LiveRun:
+    live = begun(folder, **settings)
+    for number in range(uploads):
+        assert deliver(live, dispatch(live), weights(np.sin(number), number)) is None
+    live.close()
+    return live
+
+
+def applied(folder: Path) -> list[events.Applied]:
+    return [event for event in read_events(folder / "ledger.jsonl") if isinstance(event, events.Applied)]
+
+
+def kinds_of_files(folder: Path) -> Counter[str]:
+    return Counter(path.name.partition("-")[0] for path in (folder / "models").iterdir())
+
+
+def require_the_same(one: LiveRun, other: LiveRun) -> None:
+    held = [live.model._rule.hold(live.model._state, live.model.weights.floats) for live in (one, other)]
+    assert same_bits(*held) and one.model.encoded == other.model.encoded
+
+
+def test_a_rule_without_a_state_keeps_nothing(tmp_path: Path) -> None:
+    after(tmp_path / "run", 20, {})
+    assert kinds_of_files(tmp_path / "run") == {"model": 2}
+    assert all(event.upload is None and event.state is None for event in applied(tmp_path / "run"))
+
+
+def test_a_state_that_is_empty_again_needs_no_upload(tmp_path: Path) -> None:
+    after(tmp_path / "run", 8, FEDBUFF)
+    assert [event.upload is None for event in applied(tmp_path / "run")] == [False, False, False, True] * 2
+    assert all(event.state is None for event in applied(tmp_path / "run"))
+    assert kinds_of_files(tmp_path / "run")["upload"] == 3, "of the line before the last, which may be lost with the power"
+
+
+def test_the_state_itself_is_written_once_in_many_uploads(tmp_path: Path) -> None:
+    live = after(tmp_path / "run", 43, MOMENTUM)
+    written = [event.version for event in applied(tmp_path / "run") if event.state is not None]
+    assert written == [17, 34]
+    kept = kinds_of_files(tmp_path / "run")
+    assert kept["state"] == 1 and kept["upload"] == 9 and kept["model"] < 15
+    again = opening.resume(tmp_path / "run")
+    require_the_same(again, live)
+    again.close()
+
+
+@pytest.mark.parametrize("settings", [MOMENTUM, FEDBUFF], ids=["momentum", "fedbuff"])
+@pytest.mark.parametrize("uploads", [1, 3, 4, 5, 16, 17, 18])
+def test_what_was_gathered_is_had_back_also_if_the_last_line_is_lost(
+    tmp_path: Path, settings: dict[str, Any], uploads: int
+) -> None:
+    expected = after(tmp_path / "one upload less", uploads - 1, settings)
+    live = after(tmp_path / "run", uploads, settings)
+    again = opening.resume(tmp_path / "run")
+    require_the_same(again, live)
+    again.close()
+    path = tmp_path / "run" / "ledger.jsonl"
+    lines = path.read_bytes().splitlines(keepends=True)
+    last = max(number for number, line in enumerate(lines) if b'"kind":"applied"' in line)
+    path.write_bytes(b"".join(lines[:last]))
+    again = opening.resume(tmp_path / "run")
+    require_the_same(again, expected)
+    again.close()
+
+
+def test_a_file_that_is_gone_or_damaged_is_a_sentence(tmp_path: Path) -> None:
+    after(tmp_path / "run", 20, MOMENTUM)
+    for kind, number in (("state", 17), ("upload", 19)):
+        path = tmp_path / "run" / "models" / f"{kind}-{number:012d}.safetensors"
+        good = path.read_bytes()
+        path.write_bytes(good[:-1] + bytes([good[-1] ^ 1]))
+        with pytest.raises(FedtwinError, match=rf"The {kind} '.*' is damaged: it is not what the ledger says was written\."):
+            opening.resume(tmp_path / "run")
+        path.unlink()
+        with pytest.raises(FedtwinError, match=rf"The {kind} '.*' cannot be read: .*, and the state of learning\.aggregation"):
+            opening.resume(tmp_path / "run")
+        path.write_bytes(good)
+    opening.resume(tmp_path / "run").close()
+
+
+def test_uploads_that_give_another_model_are_a_sentence(tmp_path: Path) -> None:
+    live = after(tmp_path / "run", 3, MOMENTUM)
+    path = tmp_path / "run" / "models" / "model-000000000003.safetensors"
+    path.write_bytes(live.model.codec.encode(weights(0.25, 2)))
+    with pytest.raises(FedtwinError, match=r"RULE' makes another model of the uploads that were kept than '.*model-0+3"):
+        opening.resume(tmp_path / "run")
+
+
+def test_what_is_not_for_a_live_fleet_is_said_before_anything_is_made(tmp_path: Path) -> None:
+    with pytest.raises(FedtwinError, match=r"learning\.aggregation = 'fedavg' needs run\.mode = 'sync'"):
+        begun(tmp_path / "run", **{"learning.aggregation": "fedavg"})
+    with pytest.raises(
+        FedtwinError, match=r"learning\.aggregation_settings\.speed is not a setting: allowed are momentum, step"
+    ):
+        begun(tmp_path / "run", **MOMENTUM, **{"learning.aggregation_settings.speed": 1})
+    assert not (tmp_path / "run").exists()

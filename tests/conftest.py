@@ -4,8 +4,10 @@ import os
 import signal
 import subprocess
 import sys
+import time
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import settings
@@ -15,6 +17,7 @@ os.environ.setdefault("OMP_NUM_THREADS", "1")
 settings.register_profile("fedtwin", deadline=None, derandomize=True, max_examples=60)
 settings.load_profile("fedtwin")
 
+LIMIT_S = 120.0
 Cli = Callable[..., subprocess.CompletedProcess[str]]
 FEDTWIN = [sys.executable, "-W", "error", "-c", "from fedtwin.cli import main; main()"]
 
@@ -26,13 +29,28 @@ def run_cli(*arguments: object, cwd: Path | None = None) -> subprocess.Completed
     )
 
 
+def until(condition: Callable[[], Any], what: str, process: "subprocess.Popen[Any] | None" = None) -> Any:
+    """The first true value of the condition, however slow the machine is; an error once the process that brings it ends."""
+    end = time.monotonic() + LIMIT_S
+    while not (found := condition()):
+        assert process is None or process.poll() is None, f"{what}: the process ended with {process.returncode}"
+        assert time.monotonic() < end, f"waited {LIMIT_S:g} s for: {what}"
+        time.sleep(0.01)
+    return found
+
+
 def write_slow_policy(folder: Path) -> str:
-    """A policy whose runs take a third of a second for 40 rounds, however fast the simulator is; gives its name."""
+    """A policy whose runs take a second or more for 40 rounds, however fast the simulator is; gives its name.
+
+    Once the file ``slow`` is gone from the folder, they take no longer than others.
+    """
+    (folder / "slow").touch()
     (folder / "slow.py").write_text(
-        "import time\n"
+        "import os, time\n"
         "from fedtwin.policies import Policy\n"
         "def score(view, knobs):\n"
-        "    time.sleep(0.0005)\n"
+        f"    if os.path.exists({str(folder / 'slow')!r}):\n"
+        "        time.sleep(0.001)\n"
         "    return view.samples\n"
         "POLICY = Policy(score, power='optimal')\n",
         encoding="utf-8",

@@ -2,6 +2,8 @@
 
 import json
 import math
+import subprocess
+import sys
 import tomllib
 from pathlib import Path
 
@@ -248,3 +250,12 @@ def test_a_policy_that_fails_is_one_sentence_and_exit_code_2_and_its_rows_are_ke
     assert "policy.name = 'failing:POLICY' failed in round 40 for device" in done.stderr
     assert f"IndexError: list index out of range ({tmp_path / 'failing.py'}, line 2)" in done.stderr
     assert pd.read_parquet(tmp_path / "run" / "rounds.parquet")["round"].max() == 39
+
+
+def test_an_interruption_is_an_exit_code_wherever_it_passed_through(tmp_path: Path) -> None:
+    """Python ends itself by the signal, after ``-m``, when one came while a named tuple was made, although it was caught."""
+    (tmp_path / "interrupted.py").write_text(
+        "from fedtwin.cli import app, main\napp.app = lambda **_: exec('raise KeyboardInterrupt')\nmain()\n"
+    )
+    done = subprocess.run([sys.executable, "-m", "interrupted"], cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stderr) == (130, "interrupted\n")

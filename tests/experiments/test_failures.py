@@ -4,7 +4,6 @@ import os
 import signal
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import pandas as pd
@@ -14,7 +13,7 @@ from fedtwin.config import build_config
 from fedtwin.errors import FedtwinError, FedtwinWarning
 from fedtwin.experiments.batches.batch import Job, run_batch
 from fedtwin.experiments.sweep import sweep
-from tests.conftest import FEDTWIN, run_cli, write_slow_policy
+from tests.conftest import FEDTWIN, LIMIT_S, run_cli, until, write_slow_policy
 from tests.experiments.faults import FAULTS, write_faulty_policy
 
 SPEC = 'schemes = ["faulty:POLICY", "CU-UCB"]\nseeds = 3\nrounds = 20\n[grid]\n"policy.v" = [1e4, 1e5]\n'
@@ -128,6 +127,7 @@ print(len(found.to_pandas()), 'runs')
 def test_a_script_needs_no_guard_and_is_run_once(tmp_path: Path, scheme: str) -> None:
     """Python's own worker processes would run it again; a policy of the script itself is run in its process."""
     write_slow_policy(tmp_path)
+    (tmp_path / "slow").unlink()
     (tmp_path / "script.py").write_text(SCRIPT.format(scheme=scheme), encoding="utf-8")
     done = subprocess.run([sys.executable, "script.py"], cwd=tmp_path, capture_output=True, text=True, check=False)
     assert (done.returncode, done.stdout, done.stderr) == (0, "this script is run\n9 runs\n", "")
@@ -136,6 +136,7 @@ def test_a_script_needs_no_guard_and_is_run_once(tmp_path: Path, scheme: str) ->
 def test_a_script_that_names_a_policy_of_its_own_file_does_not_start_itself_again_and_again(tmp_path: Path) -> None:
     """Workers import the file for the policy: what starts runs in it must be guarded, and is refused there otherwise."""
     write_slow_policy(tmp_path)
+    (tmp_path / "slow").unlink()
     text = SCRIPT.format(scheme="script:POLICY")
     (tmp_path / "script.py").write_text(text, encoding="utf-8")
     done = subprocess.run([sys.executable, "script.py"], cwd=tmp_path, capture_output=True, text=True, check=False, timeout=300)
@@ -165,11 +166,10 @@ def test_a_worker_killed_from_outside_costs_nothing(tmp_path: Path) -> None:
     if not children.exists():
         pytest.skip("this system does not list the children of a process")
     journal = tmp_path / "out" / "unfinished.jsonl"
-    while not journal.exists() or len(journal.read_text().splitlines()) < 8:
-        assert process.poll() is None
-        time.sleep(0.02)
+    until(lambda: journal.exists() and len(journal.read_text().splitlines()) >= 4, "four runs", process)
     os.kill(int(children.read_text().split()[-1]), signal.SIGKILL)
-    _, errors = process.communicate(timeout=120)
+    (tmp_path / "slow").unlink()
+    _, errors = process.communicate(timeout=LIMIT_S)
     assert process.returncode == 0 and errors.startswith("warning: A worker process was killed"), errors
     assert run_cli("sweep", "spec.toml", "--out", "calm", cwd=tmp_path).returncode == 0
     assert (tmp_path / "out" / "summaries.parquet").read_bytes() == (tmp_path / "calm" / "summaries.parquet").read_bytes()

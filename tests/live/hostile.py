@@ -16,7 +16,6 @@ from nats.aio.msg import Msg
 from safetensors.numpy import load, load_file, save_file
 
 from fedtwin.live import LocalFleet
-from fedtwin.live.broker.program import free_port
 from fedtwin.live.broker.provisioning import provision
 from fedtwin.live.wire.protocol import (
     TOKEN_HEADER,
@@ -33,12 +32,11 @@ from fedtwin.live.wire.protocol import (
 )
 from fedtwin.live.wire.transport import close, connect
 from tests.conftest import FEDTWIN
-from tests.live.brokers import RUN
+from tests.live.brokers import LIMIT_S, RUN, own_port
 
 SAMPLES, ENTRIES, IDENTITIES = 50, 64, 80
 HONEST = ("honest-0", "honest-1")
 QUARANTINE_S = 4.0
-LIMIT_S = 60.0
 SUBJECTS = Subjects(RUN)
 SETTINGS = {
     "fleet.devices": 16,
@@ -47,7 +45,7 @@ SETTINGS = {
     "live.heartbeat_s": 0.3,
     "live.offline_after_s": 3.0,
     "live.ask_timeout_s": 0.5,
-    "live.deadline_margin_s": 2.0,
+    "live.deadline_margin_s": 4.0,
     "live.max_staleness": 100000,
     "live.max_change": 100,
     "live.quarantine_s": QUARANTINE_S,
@@ -70,7 +68,7 @@ class Fleet:
         provision(self.credentials, run=RUN, server_names=[], devices=["expired"], days=1, _now=before)
         model: dict[str, np.ndarray] = {"weights": np.zeros(ENTRIES, np.float32), "steps": np.zeros(1, np.int64)}
         save_file(model, folder / "model.safetensors")
-        self.url = f"nats://127.0.0.1:{free_port()}"
+        self.url = f"nats://127.0.0.1:{own_port()}"
         self._names: Iterator[str] = iter(names[len(HONEST) :])
         self._log: Log = []
         self._read = 0
@@ -208,7 +206,7 @@ class Hostile:
             await close(self._client)
 
     async def hello(self, hello: Hello) -> Welcome:
-        answer = await self.client.request(SUBJECTS.hello(self.name), hello.encoded(), timeout=5.0)
+        answer = await self.client.request(SUBJECTS.hello(self.name), hello.encoded(), timeout=LIMIT_S)
         return Welcome.model_validate_json(answer.data)
 
     async def _asked(self, message: Msg) -> None:
@@ -244,7 +242,7 @@ class Hostile:
     async def _send(self, subject: str, data: bytes, token: str) -> None:
         self._sent += 1
         headers = {TOKEN_HEADER: token, "Nats-Msg-Id": f"{self.name}-{self._sent}"}
-        await self.client.jetstream().publish(subject, data, timeout=5.0, headers=headers)
+        await self.client.jetstream().publish(subject, data, timeout=LIMIT_S, headers=headers)
 
     async def refused(self, reason: str, what: str = "result", *, since: int = 0) -> dict[str, Any]:
         """The ledger's line about it."""

@@ -56,6 +56,9 @@ class Plant(LocalFleet):
         named = [word for key, value in settings.items() for word in ("--set", f"{key.replace('__', '.')}={value}")]
         return self.command("edge", "edge", "--no-evaluator", *arguments, *named)
 
+    def url(self, limit_s: float = LIMIT_S) -> str:
+        return super().url(limit_s)
+
     def new_edge(self, *arguments: object, **settings: object) -> Process:
         model = self.folder / "initial.safetensors"
         if not model.exists():

@@ -12,7 +12,7 @@ from fedtwin.errors import FedtwinError
 from fedtwin.live.broker.provisioning import provision
 from fedtwin.live.wire.protocol import Failed, Hello, Reading
 from tests.conftest import run_cli
-from tests.live.brokers import RUN, until
+from tests.live.brokers import LIMIT_S, RUN, until
 from tests.live.hostile import ACCEPT, HONEST, QUARANTINE_S, SAMPLES, SUBJECTS, Fleet, Hostile, Log, attack, done_for, marked
 
 
@@ -134,18 +134,18 @@ def test_a_device_left_out_is_not_asked_and_comes_back_in_time(fleet: Fleet) -> 
     attack(fleet, scene)
 
 
-@pytest.mark.parametrize(("answers_after_s", "reason"), [(60.0, "no answer"), (0.4, "slow: ")])
+@pytest.mark.parametrize(("answers_after_s", "reason"), [(60.0, "no answer"), (0.3, "slow: ")])
 def test_who_lets_the_edge_server_wait_is_asked_less(fleet: Fleet, answers_after_s: float, reason: str) -> None:
     """Nobody else is asked while it waits, so a device that is heard all the time but answers late would hold up everybody."""
 
     async def scene(device: Hostile) -> None:
         device.answers_after_s = answers_after_s
-        pauses = [await asked_in_a_second(device)]
-        while pauses[-1] and len(pauses) < 15:
-            pauses.append(await asked_in_a_second(device))
-        assert pauses[0] and not pauses[-1], pauses  # at last not once in a second, although it was heard twenty times
+        asked: list[int] = []
+        while not any(asked) or asked[-1]:  # until it is not asked once in a second, although it is heard twenty times
+            assert len(asked) < LIMIT_S, asked
+            asked.append(await asked_in_a_second(device))
         declined = fleet.events("declined", device.name)
-        assert declined[-1]["offline"] and declined[-1]["reason"].startswith(reason)
+        assert declined[-1]["offline"] and any(event["reason"].startswith(reason) for event in declined)
 
     async def asked_in_a_second(device: Hostile) -> int:
         before = len(fleet.events("asked", device.name))

@@ -20,9 +20,10 @@ from nats.js.errors import KeyNotFoundError, NotFoundError
 from fedtwin.live.broker.process import Broker, BrokerOptions
 from fedtwin.live.broker.provisioning import provision
 from fedtwin.live.wire.protocol import Telemetry
-from tests.live.plant import Plant, events_of, ledger_of, plant, write_model
+from fedtwin.processes import runs_with
+from tests.live.brokers import frozen
+from tests.live.plant import LIMIT_S, Plant, events_of, ledger_of, plant, until, write_model
 
-AGAIN_S = 15.0
 DEVICES = ("d0", "d1", "d2")
 STREAM = "fedtwin-main-uploads"
 
@@ -37,7 +38,7 @@ def join(fleet: Plant, url: str, *arguments: object) -> None:
         fleet.device(name, url, *(arguments or ("--no-training", "--samples", 40, "--radio", "emulated", "--distance-m", 150)))
 
 
-def mixes_again(fleet: Plant, count: int = 5, limit_s: float = AGAIN_S) -> None:
+def mixes_again(fleet: Plant, count: int = 5) -> None:
     """Uploads of tasks that are handed out from now on, so that none counts that was on its way before."""
     now_s = ledger_of(fleet.run)[-1]["at_s"]
 
@@ -45,7 +46,7 @@ def mixes_again(fleet: Plant, count: int = 5, limit_s: float = AGAIN_S) -> None:
         sent = {event["token"] for event in events_of(fleet.run, "dispatched") if event["at_s"] > now_s}
         return sum(event["token"] in sent for event in events_of(fleet.run, "applied")) >= count
 
-    fleet.wait(looked, "uploads of new tasks", limit_s)
+    fleet.wait(looked, "uploads of new tasks")
     tokens = [event["token"] for event in events_of(fleet.run, "applied")]
     assert len(tokens) == len(set(tokens))
 
@@ -78,15 +79,6 @@ def broker_of_others(folder: Path, payload_bytes: int = 2**23) -> Iterator[Broke
         broker.stop()
 
 
-@contextmanager
-def frozen(pid: int) -> Iterator[None]:
-    os.kill(pid, signal.SIGSTOP)
-    try:
-        yield
-    finally:
-        os.kill(pid, signal.SIGCONT)
-
-
 def test_a_broker_that_pauses_during_the_first_uploads(tmp_path: Path) -> None:
     """The pause is not the link: who has measured it would decline for ever."""
     training = tmp_path / "train.sh"
@@ -111,7 +103,9 @@ def test_a_broker_that_comes_back_with_an_empty_store(tmp_path: Path, whose: str
         fleet.wait_for("applied", count=3)
         if broker is None:
             with frozen(fleet.processes["edge"].pid):  # it would start the broker again before the store is gone
-                os.kill(broker_pid(fleet), signal.SIGKILL)
+                pid = broker_pid(fleet)
+                os.kill(pid, signal.SIGKILL)
+                until(lambda: not runs_with(pid, "nats-server"), "the end of the broker")
                 shutil.rmtree(fleet.run / "broker" / "store")
         else:
             broker.stop()
@@ -162,7 +156,7 @@ def fill(filling: Path) -> None:
 
 def metric(fleet: Plant, name: str) -> float:
     port = re.findall(r"metrics  port=(\d+)", fleet.log("edge"))[-1]
-    with urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics", timeout=5) as page:
+    with urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics", timeout=LIMIT_S) as page:
         lines = page.read().decode().splitlines()
     return sum(float(line.rpartition(" ")[2]) for line in lines if re.match(rf"{name}[ {{]", line))
 
@@ -178,7 +172,7 @@ def test_a_full_disk_that_is_freed(tmp_path: Path) -> None:
             fleet.edge("--resume", fleet.run, "--metrics", "127.0.0.1:0")
             join(fleet, url)
             fleet.wait_for("applied", count=3)
-            assert metric(fleet, "fedtwin_data_path_ok") == 1
+            fleet.wait(lambda: metric(fleet, "fedtwin_data_path_ok") == 1, "a way that is well")
             fill(filling)
             fleet.wait(lambda: "the broker's disk is full" in fleet.log("edge"), "a word of the disk")
             fleet.wait(lambda: metric(fleet, "fedtwin_data_path_ok") == 0, "the metric")
@@ -186,7 +180,8 @@ def test_a_full_disk_that_is_freed(tmp_path: Path) -> None:
             filling.unlink()
             mixes_again(fleet)
             assert "the broker did not store and was started again" in fleet.log("edge")
-            assert metric(fleet, "fedtwin_data_path_ok") == 1 and metric(fleet, "fedtwin_data_path_repairs_total") >= 1
+            fleet.wait(lambda: metric(fleet, "fedtwin_data_path_ok") == 1, "a way that is well again")
+            assert metric(fleet, "fedtwin_data_path_repairs_total") >= 1
             assert fleet.stopped("edge") == 0
             fleet.stop()
 
@@ -275,7 +270,9 @@ def test_a_device_that_is_heard_and_never_joins_is_spoken_of(tmp_path: Path) -> 
     async def beat(url: str) -> None:
         client = Client()
         await client.connect([url])
-        for _ in range(15):
+        end = time.monotonic() + LIMIT_S
+        while "the run waits for 3 devices; heard, but not joined: ghost" not in fleet.log("edge"):
+            assert time.monotonic() < end, fleet.log("edge")
             await client.publish("fedtwin.main.beat.ghost", Telemetry().encoded())
             await asyncio.sleep(0.1)
         await client.close()
@@ -284,7 +281,6 @@ def test_a_device_that_is_heard_and_never_joins_is_spoken_of(tmp_path: Path) -> 
         begin(fleet, live__warn_after_s=1.0, live__heartbeat_s=0.3)
         fleet.wait(lambda: "serving" in fleet.log("edge"), "serving")
         asyncio.run(beat(fleet.url()))
-        fleet.wait(lambda: "the run waits for 3 devices; heard, but not joined: ghost" in fleet.log("edge"), "a warning", 5.0)
 
 
 @pytest.mark.slow
@@ -296,10 +292,10 @@ def test_our_broker_hangs_when_the_run_is_resumed(tmp_path: Path) -> None:
         fleet.processes["edge"].kill()
         fleet.processes["edge"].wait()
         pid = broker_pid(fleet)
-        os.kill(pid, signal.SIGSTOP)
-        fleet.edge("--resume", fleet.run)
-        fleet.wait(lambda: "no upload comes through  reason=the broker is not reached" in fleet.log("edge"), "a word")
-        mixes_again(fleet, limit_s=40.0)
+        with frozen(pid):
+            fleet.edge("--resume", fleet.run)
+            fleet.wait(lambda: "no upload comes through  reason=the broker is not reached" in fleet.log("edge"), "a word")
+            mixes_again(fleet)
         assert broker_pid(fleet) != pid and "the broker did not answer and was started again" in fleet.log("edge")
         assert fleet.stopped("edge") == 0
 
@@ -332,5 +328,5 @@ def test_settings_at_the_broker_that_were_changed(tmp_path: Path, what: str) -> 
         join(fleet, fleet.url())
         fleet.wait_for("applied", count=3)
         asyncio.run(only_pulses(fleet.url()))
-        fleet.wait(lambda: f"the {what} had other settings" in fleet.log("edge"), "a word", 8.0)
+        fleet.wait(lambda: f"the {what} had other settings" in fleet.log("edge"), "a word")
         mixes_again(fleet)

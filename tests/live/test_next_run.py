@@ -1,22 +1,20 @@
 """Devices outlive edge servers and runs: whatever comes next is joined with its own settings."""
 
-import signal
 import time
 from pathlib import Path
 from statistics import median
 
 from fedtwin.config import load_config
-from fedtwin.live.broker.program import free_port
 from fedtwin.live.device.delivery import PUBLISH_TIMEOUT_S
 from fedtwin.world.world import World
-from tests.live.brokers import running
+from tests.live.brokers import frozen, own_port, running
 from tests.live.plant import events_of, ledger_of, plant, until
 
 EMULATED = ("--no-training", "--samples", 40, "--radio", "emulated", "--distance-m", 150)
 
 
 def test_a_device_that_outlives_its_run_joins_the_next_with_its_settings(tmp_path: Path) -> None:
-    port = free_port()
+    port = own_port()
     with plant(tmp_path) as fleet:
         fleet.new_edge("--rounds", 5, "--listen", f"127.0.0.1:{port}", fleet__devices=2, fleet__channels=2)
         for number in range(2):
@@ -82,7 +80,6 @@ def test_a_new_edge_server_that_is_frozen_when_its_devices_say_hello(tmp_path: P
         fleet.run, before = tmp_path / "again", fleet.log("edge").count("serving")
         edge = fleet.new_edge("--rounds", 3, "--server", broker.url, **settings)
         until(lambda: fleet.log("edge").count("serving") > before, "serving")
-        edge.send_signal(signal.SIGSTOP)
-        time.sleep(PUBLISH_TIMEOUT_S + 1.5)
-        edge.send_signal(signal.SIGCONT)
+        with frozen(edge.pid):
+            time.sleep(PUBLISH_TIMEOUT_S + 1.5)
         assert fleet.ended("edge") == 0

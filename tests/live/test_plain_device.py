@@ -3,6 +3,7 @@
 import asyncio
 import contextlib
 import json
+import re
 import uuid
 from pathlib import Path
 from typing import Any
@@ -14,8 +15,7 @@ from nats.aio.msg import Msg
 from nats.js.errors import ServiceUnavailableError
 from safetensors.numpy import load, save
 
-from fedtwin.live.broker.program import free_port
-from tests.live.plant import Plant, events_of, ledger_of, plant
+from tests.live.plant import LIMIT_S, Plant, events_of, ledger_of, plant
 from tests.live.server.test_edge import metrics_at
 
 NAME = "plc-7"
@@ -30,7 +30,7 @@ class PlainDevice:
         self.tasks: asyncio.Queue[tuple[dict[str, Any], bytes]] = asyncio.Queue()
 
     async def hello(self, name: str = NAME, **fields: object) -> dict[str, Any]:
-        answer = await self.client.request(f"fedtwin.main.hello.{name}", json.dumps(fields).encode(), timeout=5)
+        answer = await self.client.request(f"fedtwin.main.hello.{name}", json.dumps(fields).encode(), timeout=LIMIT_S)
         welcome: dict[str, Any] = json.loads(answer.data)
         return welcome
 
@@ -47,7 +47,7 @@ class PlainDevice:
         await self.client.subscribe(f"fedtwin.main.task.{NAME}", cb=on_task)
 
     async def task(self) -> tuple[dict[str, Any], bytes]:
-        return await asyncio.wait_for(self.tasks.get(), 10)
+        return await asyncio.wait_for(self.tasks.get(), LIMIT_S)
 
     async def upload(self, token: str, body: bytes, message_id: str | None = None) -> None:
         headers = {"Fedtwin-Token": token, "Nats-Msg-Id": message_id or f"{token}-u"}
@@ -60,7 +60,7 @@ class PlainDevice:
 
     async def _publish(self, subject: str, data: bytes, headers: dict[str, str]) -> None:
         """Until the broker takes it: it holds a few messages of a device, and the edge server may be slower than we are."""
-        for _ in range(100):
+        for _ in range(1000):
             with contextlib.suppress(ServiceUnavailableError):
                 await self.js.publish(subject, data, headers=headers)
                 return
@@ -133,12 +133,11 @@ async def strangers(client: Client, device: PlainDevice) -> None:
 
 
 def test_a_device_written_from_the_page(tmp_path: Path) -> None:
-    port = free_port()
     with plant(tmp_path) as fleet:
-        fleet.new_edge("--rounds", 1000, "--metrics", f"127.0.0.1:{port}", fleet__devices=1, fleet__channels=1)
+        fleet.new_edge("--rounds", 1000, "--metrics", "127.0.0.1:0", fleet__devices=1, fleet__channels=1)
         fleet.wait(lambda: "serving" in fleet.log("edge"), "serving")
         asyncio.run(play(fleet, fleet.url()))
-        counted = metrics_at(port)
+        counted = metrics_at(int(re.findall(r"metrics  port=(\d+)", fleet.log("edge"))[-1]))
         assert fleet.stopped("edge") == 0
         ledger = ledger_of(fleet.run)
 

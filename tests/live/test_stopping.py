@@ -4,6 +4,7 @@ import json
 import signal
 import sys
 from pathlib import Path
+from typing import Any
 
 import pyarrow.parquet as pq
 import pytest
@@ -37,6 +38,19 @@ def check_it_was_stopped(fleet: Plant, stops: int) -> None:
     assert {row["outcome"] for row in tasks} == {"applied"}, "a stop waits for what is on its way"
 
 
+def passed_with_everybody_there(ledger: list[dict[str, Any]]) -> int:
+    """Rounds in which nobody was left to ask although both devices had been given a task since the edge server was started."""
+    there: set[int] = set()
+    passed = 0
+    for event in ledger:
+        if event["kind"] == "resumed":
+            there.clear()
+        elif event["kind"] == "dispatched":
+            there.add(event["device"])
+        passed += event["kind"] == "passed" and len(there) == 2
+    return passed
+
+
 def test_a_run_is_stopped_twice_and_goes_on_to_its_end(tmp_path: Path) -> None:
     with plant(tmp_path) as fleet:
         model = write_model(tmp_path / "initial.safetensors")
@@ -67,7 +81,7 @@ def test_a_run_is_stopped_twice_and_goes_on_to_its_end(tmp_path: Path) -> None:
         assert {event["reason"] for event in events_of(fleet.run, "declined")} <= {"not connected"}
         summary = json.loads((fleet.run / "summary.json").read_text(encoding="utf-8"))
         assert summary["rounds"] + summary["passed_rounds"] == ROUNDS and summary["tasks_given_up"] == 0
-        assert summary["passed_rounds"] <= 4, "only while the devices come back"
+        assert passed_with_everybody_there(ledger_of(fleet.run)) == 0, "only while the devices come back"
         versions = [event["version"] for event in events_of(fleet.run, "applied")]
         assert versions == list(range(1, len(events_of(fleet.run, "dispatched")) + 1))
         for name in ("d0", "d1"):
@@ -124,5 +138,5 @@ def test_a_device_whose_command_takes_long_can_be_stopped(tmp_path: Path) -> Non
         fleet.device("d0", fleet.url(), "--samples", 5, "--command", f'{sys.executable} -c "{code}"')
         until(mark.exists, "the command")
         fleet.processes["d0"].terminate()
-        assert fleet.ended("d0", 15.0) == 0
+        assert fleet.ended("d0") == 0
         assert fleet.stopped("edge") == 0

@@ -1,6 +1,7 @@
 """Code of the user's own: found beside its TOML, shadowing nothing, and known by a digest that sees every change."""
 
 import importlib
+import importlib.metadata
 import json
 import os
 import subprocess
@@ -13,6 +14,7 @@ from fedtwin.config import Config, config_hash, load_config
 from fedtwin.errors import FedtwinError
 from fedtwin.policies import Policy, load_policy, policy_of
 from fedtwin.usercode import code_digest, keep_sources, load_object, source_digest
+from fedtwin.usercode.reaching import is_users
 
 POLICY = """from fedtwin.policies import Policy
 from constants import FACTOR
@@ -164,3 +166,15 @@ def test_a_run_folder_keeps_the_code_and_can_be_moved_run_again_and_read_without
     assert other.returncode == 0, other.stderr
     compared = fedtwin("compare", str(moved), "other", cwd=tmp_path)
     assert compared.returncode == 0 and "mine:POLICY" in compared.stdout, compared.stderr
+
+
+def test_whose_a_module_is_is_looked_up_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Every module that is loaded is asked for every object that is given a name: thousands, in a notebook."""
+    loaded = list(sys.modules)
+    first = [is_users(name) for name in loaded]
+
+    def read_again(distribution: str) -> str:
+        raise AssertionError(f"the version of {distribution} was read before")
+
+    monkeypatch.setattr(importlib.metadata, "version", read_again)
+    assert [is_users(name) for name in loaded] == first and not is_users("numpy") and is_users(__name__)

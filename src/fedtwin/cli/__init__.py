@@ -33,6 +33,7 @@ def main() -> None:
         code = BAD_INPUT
     if code == INTERRUPTED:
         print("interrupted", file=sys.stderr)
+        exec("")  # makes Python forget one that passed through exec() or eval(): after ``-m`` it would end by the signal
     sys.exit(terminal.exit_code(code))
 
 

@@ -158,6 +158,7 @@ def _installed_folders() -> tuple[Path, ...]:
     return tuple(Path(path).resolve() for path in (paths["purelib"], paths["platlib"], *more))
 
 
+@cache
 def _is_standard(file: Path) -> bool:
     file = file.resolve()
     installed = any(file.is_relative_to(folder) for folder in _installed_folders())
@@ -169,8 +170,14 @@ def _distribution_of(name: str, file: Path) -> str | None:
     if not _is_installed(file):
         return None
     for distribution in _distributions().get(name.partition(".")[0], ()):
-        return f"{_normal(distribution)}=={importlib.metadata.version(distribution)}"
+        return f"{_normal(distribution)}=={_version(distribution)}"
     return None
+
+
+@cache
+def _version(distribution: str) -> str:
+    """Read once: thousands of modules may be loaded, and each is asked whether it is the user's."""
+    return importlib.metadata.version(distribution)
 
 
 @cache
@@ -197,6 +204,7 @@ def is_users_file(file: str) -> bool:
     return not is_ours(file) and not _is_standard(Path(file)) and not _is_installed(Path(file))
 
 
+@cache
 def _is_installed(file: Path) -> bool:
     file = file.resolve()
     return any(file.is_relative_to(folder) for folder in _installed_folders())

@@ -79,6 +79,7 @@ def test_a_node_that_is_killed_midway_changes_no_byte(tmp_path: Path, two_nodes:
     wait_until(lambda: finished(journal) >= 6 and ray.available_resources().get("CPU", 0) == 0)
     cluster.remove_node(second, allow_graceful=False)
     assert finished(journal) < RUNS, "the node died before the sweep had ended"
+    (tmp_path / "slow").unlink()
     printed, errors = process.communicate(timeout=300)
     assert (process.returncode, printed, errors) == (0, f"{RUNS} runs: ray/summaries.parquet\n", "")
     wait_until(lambda: sum(node["Alive"] for node in ray.nodes()) == 1)
@@ -100,6 +101,7 @@ def test_the_commands_run_on_a_cluster_of_their_own_and_go_on_after_a_kill(tmp_p
     wait_until(lambda: finished(journal) >= 8)
     os.kill(process.pid, signal.SIGKILL)
     process.communicate()
+    (tmp_path / "slow").unlink()
     again = run_cli(*command, "--ray", "local", cwd=tmp_path)
     assert again.returncode == 0 and again.stderr.startswith("Going on: ") and again.stderr.count("\n") == 1
     assert run_cli(*command[:-1], "here", cwd=tmp_path).returncode == 0

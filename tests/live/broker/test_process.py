@@ -6,7 +6,6 @@ import os
 import signal
 import subprocess
 import sys
-import time
 from dataclasses import replace
 from pathlib import Path
 
@@ -17,7 +16,7 @@ from fedtwin.live.broker.process import Broker, BrokerOptions
 from fedtwin.live.broker.provisioning import provision
 from fedtwin.live.wire.transport import connect
 from fedtwin.processes import runs_with
-from tests.live.brokers import running, until
+from tests.live.brokers import LIMIT_S, frozen, running, until
 
 STARTER = """
 import os, sys
@@ -143,22 +142,13 @@ def test_incomplete_credentials_are_named(tmp_path: Path) -> None:
         Broker.start(tmp_path / "broker", BrokerOptions(tmp_path / "store", credentials=tmp_path / "none"))
 
 
-def wait_until_stopped(pid: int) -> None:
-    """SIGSTOP is on its way when kill() returns; every thread of the process has to arrive at it."""
-    tasks = Path(f"/proc/{pid}/task")
-    while {(task / "stat").read_text().rpartition(")")[2].split()[0] for task in tasks.iterdir()} != {"T"}:
-        time.sleep(0.01)
-
-
 @pytest.mark.parametrize("secure", [False, True])
 def test_a_broker_that_hangs_does_not_answer(tmp_path: Path, secure: bool) -> None:
     if secure:
         provision(tmp_path / "fleet", run="main", server_names=["127.0.0.1"], devices=[])
     with running(tmp_path, tmp_path / "fleet" if secure else None) as broker:
-        assert broker.answers()
-        os.kill(broker.pid, signal.SIGSTOP)
-        wait_until_stopped(broker.pid)
-        assert not broker.answers(limit_s=0.3)
-        os.kill(broker.pid, signal.SIGCONT)
-        assert broker.answers()
+        assert broker.answers(LIMIT_S)
+        with frozen(broker.pid):
+            assert not broker.answers(limit_s=0.3)
+        assert broker.answers(LIMIT_S)
     assert not broker.answers()

@@ -3,7 +3,6 @@
 import json
 import sys
 import threading
-import time
 from pathlib import Path
 
 import numpy as np
@@ -13,9 +12,10 @@ from fedtwin.config import Config, build_config
 from fedtwin.errors import FedtwinError
 from fedtwin.live.device.trainers import CommandTrainer, NoTrainer, TorchTrainer, TrainingError
 from fedtwin.live.wire.tensors import Codec
+from tests.conftest import LIMIT_S, until
 
 
-def python(folder: Path, code: str, samples: int = 7, limit_s: float = 20.0) -> CommandTrainer:
+def python(folder: Path, code: str, samples: int = 7, limit_s: float = LIMIT_S) -> CommandTrainer:
     (folder / "train.py").write_text(f"import json, os, sys, time\nfrom pathlib import Path\n{code}\n", encoding="utf-8")
     trainer = CommandTrainer(f"{sys.executable} '{folder / 'train.py'}'", samples, limit_s)
     assert trainer.prepare(Config()) == samples
@@ -65,7 +65,7 @@ def test_a_report_is_read_if_it_can_be(tmp_path: Path, report: str, loss: float 
 )
 def test_a_command_that_fails_says_why(tmp_path: Path, code: str, words: str) -> None:
     with pytest.raises(TrainingError, match=words):
-        python(tmp_path, code, limit_s=0.5 if "sleep" in code else 20.0).train(b"abc", 1)
+        python(tmp_path, code, limit_s=0.5 if "sleep" in code else LIMIT_S).train(b"abc", 1)
 
 
 def test_what_a_command_prints_is_its_own_business(tmp_path: Path) -> None:
@@ -86,11 +86,9 @@ def test_a_command_can_be_stopped(tmp_path: Path) -> None:
 
     thread = threading.Thread(target=work)
     thread.start()
-    end = time.monotonic() + 10.0
-    while not (tmp_path / "mark").exists() and time.monotonic() < end:
-        time.sleep(0.01)
+    until((tmp_path / "mark").exists, "the command")
     trainer.stop()
-    thread.join(timeout=10.0)
+    thread.join(LIMIT_S)
     assert failed and "ended with -15" in failed[0]
 
 

@@ -30,7 +30,7 @@ def test_killed_while_the_edge_server_opens(tmp_path: Path, monkeypatch: pytest.
     async def scene() -> bool:
         server = EdgeServer(live, EdgeOptions([broker.url], broker))
         serving = asyncio.create_task(server.serve())
-        assert await until(lambda: server._opened or serving.done(), limit_s=20.0)
+        assert await until(lambda: server._opened or serving.done())
         server.stop()
         return await serving
 

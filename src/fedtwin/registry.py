@@ -21,6 +21,7 @@ POLICIES: dict[str, str] = {
 }
 CHANNELS: dict[str, str] = {
     "rayleigh": "fedtwin.world.rayleigh:CHANNEL",
+    "jakes": "fedtwin.world.jakes:CHANNEL",
 }
 LOADS: dict[str, str] = {
     "normal": "fedtwin.world.normal_load:LOAD",

@@ -2,9 +2,9 @@
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from types import CodeType, FunctionType
-from typing import Any, Literal, NamedTuple, get_args
+from typing import Any, ClassVar, Literal, NamedTuple, get_args
 
 from fedtwin.compiling.translate import reached
 from fedtwin.errors import FedtwinError
@@ -182,11 +182,11 @@ class OraclePolicy:
     score: Callable[[View, float, Knobs], float]
     power: PowerRule
     settings: Any = None
-    lead: None = field(default=None, init=False)
-    state: None = field(default=None, init=False)
-    observe: None = field(default=None, init=False)
-    predicts: bool = field(default=False, init=False)
-    explain: None = field(default=None, init=False)
+    lead: ClassVar[None] = None
+    state: ClassVar[None] = None
+    observe: ClassVar[None] = None
+    predicts: ClassVar[bool] = False
+    explain: ClassVar[None] = None
 
     def __post_init__(self) -> None:
         _check_rules(self.power, self.settings, score=self.score)

@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterator
 
 import numpy as np
 
+from fedtwin.compiling import is_ours
 from fedtwin.config import Config
 from fedtwin.errors import EnginesDifferError, FedtwinError
 from fedtwin.formulas.power import Plan, full_power_plan, no_answer, optimal_plan
@@ -21,7 +22,7 @@ from fedtwin.policies.base import View, last_if_nan
 from fedtwin.policies.checks import sentence_of_hidden_look, with_other_facts
 from fedtwin.policies.failures import score_of, sentence_of_nan
 from fedtwin.prediction import predict
-from fedtwin.sim.fast.compile import Exchanged, Kernels
+from fedtwin.sim.fast.compile import Exchanged, Kernels, own_functions
 from fedtwin.sim.fast.layout import NOBODY
 from fedtwin.sim.fast.state import Start
 from fedtwin.sim.fast.steps import NO_SCORES
@@ -43,6 +44,9 @@ class Watch:
         self._exchanged, self._own = exchanged, own
         self._name, self._policy, self._gain_known = config.policy.name, exchanged.policy, exchanged.gain
         self._state, self._rules = start.state, start.rules
+        self._world_is_users = any(
+            not is_ours(own.function) for own in own_functions(exchanged) if own.setting != "policy.name"
+        )
         self._world, self._knobs = Draws(config, fleet_columns(config)), knobs_of(config)
         self._plan = optimal_plan if exchanged.power == "optimal" else full_power_plan
         self._random = random.Random(config.run.seed)
@@ -95,7 +99,8 @@ class Watch:
 
     def _look(self, round_: int) -> None:
         state, rules = self._state, self._rules
-        self._compare_draws(round_)
+        if self._world_is_users:
+            self._compare_draws(round_)
         free = np.flatnonzero(state.devices["free"])
         if len(free) == 0:
             self._compare_busy(round_)

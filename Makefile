@@ -5,13 +5,14 @@ BIN    := $(VENV)/bin
 READY  := $(VENV)/.ready
 RAY    := $(VENV)/.ready-ray
 OUT    := out/demo
-JOBS   := $(shell echo $$(( $$(getconf _NPROCESSORS_ONLN) + 1 )))
+JOBS   := $(shell echo $$(( $$(getconf _NPROCESSORS_ONLN) + 2 )))
+PYTEST := $(BIN)/pytest -n $(JOBS) --dist worksteal
 
 # What a release of Python can break: the engines, what is compiled, how processes stop, the live fleet.
 PER_PYTHON := tests/sim tests/policies tests/live tests/compiling tests/usercode tests/formulas tests/world tests/test_draws.py tests/test_package.py \
               tests/experiments/batches tests/experiments/test_sweep.py tests/records
 
-.PHONY: help setup demo test test-all test-python test-versions lint types figures bench bench-training bench-live clean
+.PHONY: help setup demo test test-all test-python test-versions bytecode lint types figures bench bench-training bench-live clean
 
 help:
 	@echo "make demo      set up, compare all schemes of the paper on the default fleet, draw figures 3, 4 and 5 (quick),"
@@ -51,14 +52,17 @@ lint: $(READY)
 types: $(READY)
 	$(BIN)/mypy
 
-test: lint types
-	$(BIN)/pytest -n $(JOBS) -m "not slow"
+bytecode: $(READY)  # hundreds of processes import fedtwin in the tests, also where PYTHONDONTWRITEBYTECODE is set
+	$(BIN)/python -m compileall -q src
 
-test-all: $(RAY) lint types
-	$(BIN)/pytest -n $(JOBS)
+test: lint types bytecode
+	$(PYTEST) -m "not slow"
 
-test-python: $(READY)
-	$(BIN)/pytest -n $(JOBS) -m "not slow" $(PER_PYTHON)
+test-all: $(RAY) lint types bytecode
+	$(PYTEST)
+
+test-python: bytecode
+	$(PYTEST) -m "not slow" $(PER_PYTHON)
 
 test-versions: $(READY)
 	$(BIN)/python -m tests.python_versions

@@ -63,6 +63,11 @@ def hears_interrupts() -> None:
     signal.signal(signal.SIGINT, signal.SIG_DFL)
 
 
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Pages are begun first: one of them takes longest of all, and begun last it would be waited for alone."""
+    items.sort(key=lambda item: "test_pages" not in item.nodeid)
+
+
 @pytest.fixture
 def cli(tmp_path: Path) -> Cli:
     """The real command line in a process of its own, in an empty folder."""

@@ -133,10 +133,11 @@ def test_a_run_with_a_changed_library_is_the_same_run(tmp_path: Path, monkeypatc
     from fedtwin.sim.fast import compile as fast_compile
 
     monkeypatch.setattr(fast_compile, "_made", {})
-    readable = simulate({"run.rounds": 60, "run.engine": "readable"})
+    quickly_compiled = {"run.rounds": 60, "policy.name": "Sy-fairness"}
+    readable = simulate({**quickly_compiled, "run.engine": "readable"})
     gone(monkeypatch)
     with pytest.warns(FedtwinWarning, match="not kept for the next process"):
-        compiled_ = simulate({"run.rounds": 60, "run.engine": "compiled"})
+        compiled_ = simulate({**quickly_compiled, "run.engine": "compiled"})
     assert compiled_.rounds.equals(readable.rounds)
     assert not list((tmp_path / "cache").rglob("*.nb?"))
 

@@ -135,7 +135,7 @@ def test_a_stopped_run_resumes_bit_for_bit(tmp_path: Path, changes: dict[str, An
 
 def test_a_killed_run_resumes_bit_for_bit(tmp_path: Path) -> None:
     """kill -9 of the real command with worker processes, twice, then --resume."""
-    settings = ["--set", "learning.dataset=digits", "--set", "learning.executor=processes", "--rounds", "900"]
+    settings = ["--set", "learning.dataset=digits", "--set", "learning.executor=processes", "--rounds", "450"]
     settings += ["--set", "learning.local_epochs=4", "--set", "learning.evaluate_every_s=2"]
     whole = run_cli("run", *settings, "--out", tmp_path / "whole")
     assert whole.returncode == 0, whole.stderr

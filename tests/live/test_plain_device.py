@@ -137,7 +137,9 @@ def test_a_device_written_from_the_page(tmp_path: Path) -> None:
         fleet.new_edge("--rounds", 1000, "--metrics", "127.0.0.1:0", fleet__devices=1, fleet__channels=1)
         fleet.wait(lambda: "serving" in fleet.log("edge"), "serving")
         asyncio.run(play(fleet, fleet.url()))
-        counted = metrics_at(int(re.findall(r"metrics  port=(\d+)", fleet.log("edge"))[-1]))
+        port = int(re.findall(r"metrics  port=(\d+)", fleet.log("edge"))[-1])
+        fleet.wait(lambda: metrics_at(port)["fedtwin_tasks_given_up_total"] == 3, "three tasks that came to nothing")
+        counted = metrics_at(port)
         assert fleet.stopped("edge") == 0
         ledger = ledger_of(fleet.run)
 

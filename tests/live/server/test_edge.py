@@ -55,6 +55,13 @@ def metrics_at(port: int) -> dict[str, float]:
     return {name: float(value) for name, _, value in (line.rpartition(" ") for line in lines if not line.startswith("#"))}
 
 
+def moved_since(before: dict[str, float], port: int) -> dict[str, float] | None:
+    """The metrics once there is another upload; a page that was read between two of its counters is read again."""
+    found = metrics_at(port)
+    whole = found["fedtwin_task_seconds_count"] == found[APPLIED]
+    return found if whole and found[APPLIED] > before[APPLIED] else None
+
+
 async def watch(url: str, seen: Seen) -> None:
     """Reads the twin as anybody may: the history of one device, and the sensor once its telemetry is there."""
     client = Client()
@@ -105,8 +112,7 @@ def seen(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Seen]:
             fleet.wait_for("applied", count=3)
             before = metrics_at(port[0])
             asyncio.run(watch(url, result))
-            until(lambda: metrics_at(port[0])[APPLIED] > before[APPLIED], "another upload")
-            result.metrics += [before, metrics_at(port[0])]
+            result.metrics += [before, until(lambda: moved_since(before, port[0]), "another upload, counted everywhere")]
         finally:
             sensor.disconnect()
             sensor.loop_stop()

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from fedtwin.config import Config, load_config
 from fedtwin.errors import FedtwinError
 from fedtwin.records.checksums import names_written, require_as_written
-from fedtwin.records.files import CONFIG_NAME, ROUNDS_NAME, SUMMARY_NAME, UNFINISHED_NAME
+from fedtwin.records.files import CONFIG_NAME, SUMMARY_NAME, UNFINISHED_NAME
 from fedtwin.runs.following import News, follow
 from fedtwin.twin import Twin
 
@@ -37,7 +37,7 @@ class Run(ABC):
     @cached_property
     def config(self) -> Config:
         """All settings of the run."""
-        if self.finished:
+        if self.finished or (self.path / UNFINISHED_NAME).exists():
             require_as_written(self.path, CONFIG_NAME)
         return load_config(self.path / CONFIG_NAME)
 
@@ -159,7 +159,7 @@ def open_run(path: str | Path) -> Run:
         from fedtwin.runs.live import LiveRunFolder
 
         return LiveRunFolder(folder)
-    if not any((folder / name).exists() for name in (SUMMARY_NAME, UNFINISHED_NAME, ROUNDS_NAME)):
+    if not any((folder / name).exists() for name in (SUMMARY_NAME, UNFINISHED_NAME)):
         raise FedtwinError(f"{str(folder)!r} is not the folder of a run: no run has begun beside its {CONFIG_NAME}.")
     from fedtwin.runs.simulated import SimulatedRun
 

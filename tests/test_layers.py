@@ -13,7 +13,7 @@ import fedtwin
 
 ROOT = Path(fedtwin.__file__).parent
 LAYERS = [
-    *("errors", "files", "draws", "usercode", "compiling", "registry", "processes", "supervision"),
+    *("errors", "given", "files", "draws", "usercode", "compiling", "registry", "processes", "supervision"),
     *("config", "formulas", "world", "twin", "policies", "learning", "records", "coordinator"),
     *("sim", "live", "runs", "experiments", "figures", "cli", "__main__"),
 ]

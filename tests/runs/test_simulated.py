@@ -286,9 +286,9 @@ def interrupted(out: Path, *, rounds: int = 40, after: int = 35) -> Path:
 def test_an_unfinished_run_whose_settings_were_edited_is_refused(tmp_path: Path) -> None:
     config = interrupted(tmp_path / "run") / "config.toml"
     config.write_text(config.read_text().replace("rounds = 40", "rounds = 50"))
-    for ask in (lambda run: run.config, lambda run: run.rounds, lambda run: run.summary):
+    for name in ("config", "rounds", "summary"):
         with pytest.raises(FedtwinError, match=r"config\.toml' is not as it was written"):
-            ask(open_run(tmp_path / "run"))
+            getattr(open_run(tmp_path / "run"), name)
 
 
 @pytest.mark.parametrize("part", [0, 1, 2])

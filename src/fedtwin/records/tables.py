@@ -85,7 +85,7 @@ def require_columns(table: pa.Table, schema: pa.Schema, path: Path) -> None:
 
 
 def read_file(path: Path, columns: Columns = None) -> pa.Table:
-    """One Parquet file, opened once, so that one that takes its place meanwhile does not matter; its checksums must be right."""
+    """One Parquet file whose checksums are right, opened once, so that one that takes its place meanwhile does not matter."""
     try:
         with pq.ParquetFile(path, page_checksum_verification=True) as file:
             table = file.read(columns=None if columns is None else list(columns))

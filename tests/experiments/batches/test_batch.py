@@ -20,7 +20,7 @@ from tests.conftest import FEDTWIN, hears_interrupts, run_cli, write_slow_policy
 def jobs(count: int, rounds: int = 120) -> list[Job]:
     names = ["cu-ucb", "Sy-fairness"]
     return [
-        Job(build_config({}, {"run.seed": k, "run.rounds": rounds, "policy.name": names[k % 2]}), (1, 50, 120))
+        Job(build_config({}, {"run.seed": k, "run.rounds": rounds, "policy.name": names[k % 2]}), (1, min(50, rounds), rounds))
         for k in range(count)
     ]
 

@@ -202,6 +202,8 @@ BAD = {
         "Nobody was selected",
     ),
     "options beside folders": (["compare", "there", "--rounds", "5"], "run folders are compared as they are"),
+    "seeds beside folders": (["compare", "there", "--seeds", "3"], "seeds is for running"),
+    "workers beside folders": (["compare", "there", "--workers", "1"], "workers is for running"),
     "resume of nothing": (["run", "--resume", "nowhere"], "is not the folder of an unfinished run"),
     "resume with a setting": (["run", "--resume", "there", "--seed", "0"], "stands alone"),
     "a policy's name that is none": (["run", "--policy", ".:x"], "policy.name = '.:x' cannot be loaded"),

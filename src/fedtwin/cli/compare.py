@@ -20,7 +20,7 @@ SHOWN = {
 
 def compare(
     paths: Annotated[list[Path] | None, typer.Argument(metavar="[CONFIG.toml | RUN_FOLDER...]")] = None,
-    seeds: Annotated[int, typer.Option(min=1, help="Worlds to run every scheme on.")] = 5,
+    seeds: Annotated[int | None, typer.Option(min=1, show_default="5", help="Worlds to run every scheme on.")] = None,
     rounds: RoundsOption = None,
     seed: SeedOption = None,
     schemes: Annotated[

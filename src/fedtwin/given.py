@@ -2,6 +2,7 @@
 
 import operator
 from collections.abc import Iterable, Mapping
+from math import nan
 from os import PathLike, fspath
 from pathlib import Path
 from typing import Any
@@ -27,7 +28,16 @@ def path_or_none(name: str, value: Any) -> Path | None:
 
 def whole_number(value: Any) -> int | None:
     """Also NumPy's; None where it is none."""
-    return None if isinstance(value, bool) or not hasattr(value, "__index__") else operator.index(value)
+    try:
+        return None if isinstance(value, bool) else operator.index(value)
+    except TypeError:
+        return None
+
+
+def function_or_none(name: str, value: Any) -> Any:
+    if value is not None and not callable(value):
+        raise wrong_kind(name, value, "a function")
+    return value
 
 
 def rounds_given(name: str, values: Any, last: int) -> tuple[int, ...]:
@@ -41,9 +51,21 @@ def rounds_given(name: str, values: Any, last: int) -> tuple[int, ...]:
 
 def seconds_given(name: str, value: Any) -> float:
     """0 or more; not NaN."""
-    if isinstance(value, bool) or not hasattr(value, "__float__") or not float(value) >= 0.0:
+    try:
+        seconds = nan if isinstance(value, bool | str | bytes) else float(value)
+    except (TypeError, ValueError, OverflowError):
+        seconds = nan
+    if not seconds >= 0.0:
         raise FedtwinError(f"{name} = {value!r} is not allowed: it must be 0 or more seconds.")
-    return float(value)
+    return seconds
+
+
+def names_given(name: str, value: Any) -> list[str]:
+    """One name, or several; text may have commas between them."""
+    names: list[Any] = [value] if isinstance(value, str) else list(value) if isinstance(value, Iterable) else [None]
+    if not all(isinstance(one, str) for one in names):
+        raise wrong_kind(name, value, "a name or a list of names")
+    return [one.strip() for several in names for one in several.split(",") if one.strip()]
 
 
 def settings_given(name: str, value: Any) -> dict[str, Any]:

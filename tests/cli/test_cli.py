@@ -196,7 +196,7 @@ BAD = {
     "power without a gain": (["power", "--cpu-hz", "1e9", "--samples", "80"], "--gain"),
     "figure": (["figure", "10"], "figure '10' is unknown"),
     "scheme": (["compare", "--schemes", "CU-UCB,Best", "--rounds", "5"], "policy.name = 'Best'"),
-    "no scheme": (["compare", "--schemes", " , "], "--schemes ' , ' names none"),
+    "no scheme": (["compare", "--schemes", " , "], "schemes = ' , ' names none"),
     "no selection": (
         ["compare", "--schemes", "CU-UCB", "--seeds", "2", "--rounds", "20", "--set", "objective.max_energy_j=0.01"],
         "Nobody was selected",

@@ -105,8 +105,8 @@ def test_a_moment_is_named_plainly(tmp_path: Path) -> None:
         ({"round": -1}, r"has the rounds 0 to 20"),
         ({"round": 1.0}, r"twin\(round=1.0\): a round is a whole number; a time is twin\(seconds=…\)"),
         ({"round": True}, r"a round is a whole number"),
-        ({"seconds": -1.0}, r"begins at 0"),
-        ({"seconds": float("nan")}, r"begins at 0"),
+        ({"seconds": -1.0}, r"must be 0 or more seconds"),
+        ({"seconds": float("nan")}, r"must be 0 or more seconds"),
         ({"seconds": end_s + 1e-6}, r"goes from 0 to"),
         ({"round": 1, "seconds": 1.0}, r"one of the two"),
     ):

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from fedtwin.config import Config, ConfigLike, config_hash
 from fedtwin.errors import CannotCompileError, EnginesDifferError, FedtwinError, FedtwinWarning, UnfitCheckpointError
-from fedtwin.given import rounds_given
+from fedtwin.given import function_or_none, path_given, path_or_none, rounds_given, seconds_given
 from fedtwin.records.folder import clear_rounds
 from fedtwin.records.reading import read_unfinished
 from fedtwin.sim.callbacks import Listeners, OnEnd, OnEvaluation, OnRound
@@ -67,12 +67,12 @@ def simulate(
     if sentence := impossible_min_mean_samples(config):
         warnings.warn(sentence, FedtwinWarning, stacklevel=2)
     wanted = Wanted(
-        out=Path(out) if out is not None else None,
+        out=path_or_none("out", out),
         trace=trace,
         records=records,
         checkpoints=rounds_given("checkpoints", checkpoints, config.run.rounds),
-        progress=progress,
-        checkpoint_every_s=checkpoint_every_s,
+        progress=function_or_none("progress", progress),
+        checkpoint_every_s=seconds_given("checkpoint_every_s", checkpoint_every_s),
         executor=executor,
         listeners=Listeners(callbacks, on_round, on_evaluation, on_end),
     )
@@ -93,7 +93,7 @@ def resume(
 
     Without one that can be used the training is done again. Callbacks hear of the replayed rounds too.
     """
-    path = Path(folder)
+    path = path_given("folder", folder)
     config, trace = read_unfinished(path)
     wanted = Wanted(
         out=path,

@@ -10,6 +10,7 @@ from pydantic import BaseModel, ValidationError
 
 from fedtwin.config.schema import CodeConfig, Config
 from fedtwin.errors import FedtwinError
+from fedtwin.files import plain_file
 from fedtwin.given import path_or_none, settings_given
 from fedtwin.registry import find_scheme
 from fedtwin.usercode import forget_changed_code, is_in
@@ -91,7 +92,7 @@ def _let_scheme_set_the_mode(data: dict[str, Any], name: str) -> None:
 def read_toml(path: Path, what: str = "configuration") -> dict[str, Any]:
     """The content of a TOML file."""
     try:
-        return tomllib.loads(path.read_text(encoding="utf-8"))
+        return tomllib.loads(plain_file(path).read_text(encoding="utf-8"))
     except OSError as error:
         raise FedtwinError(f"The {what} {str(path)!r} cannot be read: {error.strerror}.") from None
     except (tomllib.TOMLDecodeError, UnicodeDecodeError, RecursionError) as error:

@@ -7,6 +7,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from fedtwin.errors import FedtwinError
+from fedtwin.files import plain_file
 from fedtwin.records.checksums import names_written, require_as_written
 from fedtwin.records.files import ROUNDS_NAME, SUMMARY_NAME
 from fedtwin.records.folder import OLD_PARTS, part_name
@@ -33,9 +34,9 @@ def read_rounds(path: Path, columns: Columns = None, *, full_part: int | None = 
 
 
 def _rounds_as_they_lie(path: Path, columns: Columns, full_part: int | None, skip: int) -> pa.Table:
-    whole = path / ROUNDS_NAME
-    if whole.is_file():
-        if (path / SUMMARY_NAME).exists():
+    whole, finished = path / ROUNDS_NAME, (path / SUMMARY_NAME).exists()
+    if whole.is_file() or (finished and whole.exists()):
+        if finished:
             require_as_written(path, ROUNDS_NAME)
         return read_file(whole, columns).slice(skip)
     parts = next((place for place in (whole, path / OLD_PARTS) if place.is_dir()), whole)
@@ -87,7 +88,7 @@ def require_columns(table: pa.Table, schema: pa.Schema, path: Path) -> None:
 def read_file(path: Path, columns: Columns = None) -> pa.Table:
     """One Parquet file whose checksums are right, opened once, so that one that takes its place meanwhile does not matter."""
     try:
-        with pq.ParquetFile(path, page_checksum_verification=True) as file:
+        with pq.ParquetFile(plain_file(path), page_checksum_verification=True) as file:
             table = file.read(columns=None if columns is None else list(columns))
             if table.num_rows != file.metadata.num_rows:
                 raise OSError(f"it should have {file.metadata.num_rows} rows")

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from fedtwin.config import Config, load_config
 from fedtwin.errors import FedtwinError
+from fedtwin.files import plain_file
 from fedtwin.given import path_given, seconds_given, whole_number
 from fedtwin.records.checksums import names_written, require_as_written
 from fedtwin.records.files import CONFIG_NAME, SUMMARY_NAME, UNFINISHED_NAME
@@ -97,7 +98,7 @@ class Run(ABC):
         if self.finished and path.name == MODEL_NAME:
             require_as_written(self.path, MODEL_NAME)
         try:
-            return dict(load_file(path))
+            return dict(load_file(plain_file(path)))
         except (OSError, ValueError, KeyError, SafetensorError) as error:
             raise FedtwinError(f"{str(path)!r} cannot be read: {str(error).rstrip('.')}.") from None
 

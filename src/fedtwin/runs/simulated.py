@@ -8,6 +8,7 @@ from typing import Any
 import pyarrow as pa
 
 from fedtwin.errors import FedtwinError
+from fedtwin.files import plain_file
 from fedtwin.records import DEVICES, EVALUATIONS, REFUSALS, read_rounds, read_summary, rounds_schema
 from fedtwin.records.files import (
     DEVICES_NAME,
@@ -68,7 +69,7 @@ class SimulatedRun(Run):
         """``unfinished.json``, which names a run that has not ended; empty where the run has."""
         path = self.path / UNFINISHED_NAME
         try:
-            mark = json.loads(path.read_text(encoding="utf-8"))
+            mark = json.loads(plain_file(path).read_text(encoding="utf-8"))
         except (OSError, ValueError, RecursionError):
             mark = None
         if isinstance(mark, dict) and isinstance(mark.get("trace"), bool):

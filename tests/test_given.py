@@ -86,3 +86,21 @@ def test_numbers_of_numpy_and_paths_of_any_kind_are_fine(run: Run, tmp_path: Pat
         simulate(FEW, out=Place(), checkpoint_every_s=np.float32(3))  # type: ignore[arg-type]
     assert open_run(Place()).finished and run.twin(seconds=np.float64(0.5)) == run.twin(seconds=0.5)  # type: ignore[arg-type]
     assert fedtwin.compare(open_run(tmp_path / "there")).summaries
+
+
+def test_a_place_that_is_taken_is_told_in_words_of_the_caller_too(run: Run, tmp_path: Path) -> None:
+    """Each sentence serves the command line and Python: an option alone would be of no use to the latter."""
+    sweep_of = {**SPEC, "rounds": 5}
+    fedtwin.sweep(sweep_of, out=tmp_path / "sweep", workers=1)
+    fedtwin.plot(run, out=tmp_path / "run.png")
+    taken: dict[Callable[[], Any], str] = {
+        lambda: simulate(FEW, out=run.path): "out = .* exists already",
+        lambda: resume(run.path): "cannot be resumed: this run is finished",
+        lambda: fedtwin.sweep(sweep_of, out=tmp_path / "sweep"): r"out = .*or say --overwrite \(overwrite=True\)",
+        lambda: fedtwin.plot(run, out=tmp_path / "run.png"): r"or say --overwrite \(overwrite=True\)",
+        lambda: fedtwin.plot(run, out=tmp_path / "run.gif"): r"^out = .*gif' is no picture",
+    }
+    for ask, sentence in taken.items():
+        with pytest.raises(FedtwinError, match=sentence) as told:
+            ask()
+        assert not str(told.value).startswith("--")

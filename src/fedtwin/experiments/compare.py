@@ -119,7 +119,7 @@ def _require_nothing_for_running(given: Sequence[str]) -> None:
 
 def _require_no_comparison_in(out: Path | None) -> None:
     if out is not None and (out / COMPARISON_NAME).exists():
-        raise FedtwinError(f"--out {str(out)!r} holds a comparison already: name another folder, nothing is overwritten.")
+        raise FedtwinError(f"out = {str(out)!r} holds a comparison already: name another folder, nothing is overwritten.")
 
 
 def _write(comparison: Comparison, out: Path, jobs: Sequence[Job]) -> None:
@@ -132,7 +132,7 @@ def _write(comparison: Comparison, out: Path, jobs: Sequence[Job]) -> None:
         tables = dict(zip(RUNS_NAMES, _as_bytes(comparison.table), strict=True))
         write_checked(out, {**tables, COMPARISON_NAME: report})
     except OSError as error:
-        raise FedtwinError(f"--out {str(out)!r} cannot be written: {error.strerror}.") from None
+        raise FedtwinError(f"out = {str(out)!r} cannot be written: {error.strerror}.") from None
     (out / JOURNAL_NAME).unlink(missing_ok=True)
 
 

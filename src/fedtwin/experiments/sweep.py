@@ -131,17 +131,17 @@ class Sweep:
         """Nothing finished is replaced unless told."""
         if self.out is None or self.journal is None or self._overwrite or not (self.out / SUMMARIES_NAME).exists():
             return
-        place, kept = f"--out {str(self.out)!r} holds a finished sweep", self.journal.exists()
+        place, kept = f"out = {str(self.out)!r} holds a finished sweep", self.journal.exists()
         if not self._retry_failed:
             others = self._runs_that_are_others(self.out)
             place += f" already, and {others} of these {len(self.jobs)} runs are not in it" if others else " already"
             why = " (settings or code have changed since)" if others else ""
-            retry = " or --retry-failed" if kept else ""
-            raise FedtwinError(f"{place}{why}: name another folder, or say --overwrite{retry}.")
+            retry = " or --retry-failed (retry_failed=True)" if kept else ""
+            raise FedtwinError(f"{place}{why}: name another folder, or say --overwrite (overwrite=True){retry}.")
         if not kept:
             raise FedtwinError(f"{place} without {JOURNAL_NAME}: no run of it had an error, or the file is gone.")
         if not (self.out / SPEC_NAME).is_file() or (self.out / SPEC_NAME).read_bytes() != self._text:
-            raise FedtwinError(f"{place} of another spec than its {SPEC_NAME}: say --overwrite instead of --retry-failed.")
+            raise FedtwinError(f"{place} of another spec than its {SPEC_NAME}: say --overwrite (overwrite=True) instead.")
 
     def _runs_that_are_others(self, out: Path) -> int:
         """How many runs of this sweep the finished table lacks: their settings, or the code they name, have changed."""
@@ -182,8 +182,8 @@ def _failures(points: Sequence[Point], outcomes: Sequence[Outcome]) -> str | Non
         return None
     point, outcome = failed[0]
     sentence = f"{len(failed)} of {len(points)} runs failed, the first was {words_of(point)}: {outcome.failed}"
-    again = "" if all(outcome.ran for _, outcome in failed) else " --retry-failed does those that had an error again."
-    return f"{sentence} The reasons are in the column failed.{again}"
+    again = " --retry-failed (retry_failed=True) does those that had an error again."
+    return f"{sentence} The reasons are in the column failed.{'' if all(one.ran for _, one in failed) else again}"
 
 
 def _without_numbers(point: Point) -> dict[str, Any]:
@@ -204,4 +204,4 @@ def _writing(out: Path, then: str = "") -> Iterator[None]:
     try:
         yield
     except OSError as error:
-        raise FedtwinError(f"--out {str(out)!r} cannot be written: {error.strerror}.{then}") from None
+        raise FedtwinError(f"out = {str(out)!r} cannot be written: {error.strerror}.{then}") from None

@@ -111,7 +111,7 @@ def _experiment(name: str, schemes: str | Sequence[str] | None, settings: Mappin
 def _require_a_place(folder: Path, experiments: Sequence[Experiment], *, overwrite: bool) -> None:
     there = [path for experiment in experiments for path in figure_paths(folder, experiment.figure) if path.exists()]
     if there and not overwrite:
-        raise FedtwinError(f"{str(there[0])!r} exists already: name another folder with --out, or say --overwrite.")
+        raise FedtwinError(f"{str(there[0])!r} exists already: name another folder, or say --overwrite (overwrite=True).")
 
 
 def _note(experiment: Experiment, profile: Profile) -> str:

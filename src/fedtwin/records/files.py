@@ -33,10 +33,10 @@ def make_new_folder(path: Path) -> None:
         path.mkdir(parents=True)
     except FileExistsError:
         raise FedtwinError(
-            f"--out {str(path)!r} exists already: name a folder that does not, nothing is overwritten."
+            f"out = {str(path)!r} exists already: name a folder that does not, nothing is overwritten."
         ) from None
     except OSError as error:
-        raise FedtwinError(f"--out {str(path)!r} cannot be written: {error.strerror}.") from None
+        raise FedtwinError(f"out = {str(path)!r} cannot be written: {error.strerror}.") from None
 
 
 def write_config(folder: Path, config: Config) -> None:

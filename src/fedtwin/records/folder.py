@@ -78,7 +78,7 @@ class RunFolder:
             self._lock.release()
             shutil.rmtree(path, ignore_errors=True)
             if isinstance(error, OSError):
-                raise FedtwinError(f"--out {str(path)!r} cannot be written: {reason_of(error)}.") from None
+                raise FedtwinError(f"out = {str(path)!r} cannot be written: {reason_of(error)}.") from None
             raise
 
     def _begin(self, config: Config, devices: pa.Table, *, name: str, trace: bool) -> None:

@@ -17,8 +17,9 @@ OF_TRAINING = ("test_loss", "test_accuracy", "refusals")
 
 def read_unfinished(path: Path) -> tuple[Config, bool]:
     """The configuration of an unfinished run, and whether it is traced; anything else in the folder is an error."""
+    in_vain = f"{str(path)!r} cannot be resumed"
     if (path / SUMMARY_NAME).exists():
-        raise FedtwinError(f"{str(path)!r} cannot be resumed: this run is finished, there is nothing to resume.")
+        raise FedtwinError(f"{in_vain}: this run is finished, there is nothing to resume.")
     try:
         mark = json.loads(plain_file(path / UNFINISHED_NAME).read_text(encoding="utf-8"))
         begun, known_hash, trace = (mark[name] for name in ("package_version", "config_hash", "trace"))
@@ -27,14 +28,14 @@ def read_unfinished(path: Path) -> tuple[Config, bool]:
     config = load_config(path / CONFIG_NAME)
     if mark.get("hash_format") != HASH_FORMAT:
         raise FedtwinError(
-            f"{str(path)!r} cannot be resumed: an older fedtwin began this run and named it otherwise: run it anew."
+            f"{in_vain}: an older fedtwin began this run and named it otherwise: run it anew."
         )
     if known_hash != config_hash(config):
         raise FedtwinError(
-            f"{str(path)!r} cannot be resumed: config.toml, or a file or code it names, has changed since the run began."
+            f"{in_vain}: config.toml, or a file or code it names, has changed since the run began."
         )
     if begun != __version__:
-        raise FedtwinError(f"{str(path)!r} cannot be resumed: the run was begun by fedtwin {begun}, and this is {__version__}.")
+        raise FedtwinError(f"{in_vain}: the run was begun by fedtwin {begun}, and this is {__version__}.")
     return config, bool(trace)
 
 

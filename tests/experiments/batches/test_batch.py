@@ -83,7 +83,7 @@ def test_a_comparison_interrupted_without_a_folder_says_what_is_lost(tmp_path: P
     time.sleep(4.0)
     process.send_signal(signal.SIGINT)
     _, errors = process.communicate(timeout=60)
-    assert process.returncode == 130 and "Finished runs are lost: with a folder to go to (--out DIR, out=DIR)" in errors, errors
+    assert process.returncode == 130 and "Finished runs are lost: with --out DIR (out=DIR) they would be kept" in errors, errors
 
 
 @pytest.mark.parametrize("after_s", [0.6, 1.2])

@@ -225,6 +225,15 @@ BAD = {
 }
 
 
+def test_what_is_per_synchronous_round_is_marked_beside_asynchronous_schemes(cli: Cli) -> None:
+    arguments = ["compare", "--seeds", "1", "--rounds", "60", "--workers", "1", "--schemes"]
+    both = cli(*arguments, "CU-UCB,Sy-fairness").stdout.splitlines()
+    marked = [line.count("*") for line in both if line.strip().startswith(("CU-UCB ", "Sy-fairness "))]
+    assert marked[:2] == [0, 2], both
+    assert sum(line.strip().startswith("* per synchronous round, of up to M selections") for line in both) == 1, both
+    assert "*" not in cli(*arguments, "CU-UCB,Random").stdout and "*" not in cli(*arguments, "Sy-fairness").stdout
+
+
 @pytest.mark.parametrize("name", BAD)
 def test_bad_input_is_one_sentence_and_exit_code_2(cli: Cli, tmp_path: Path, name: str) -> None:
     (tmp_path / "corrupt.toml").write_text("[run\nrounds = 3")

@@ -13,7 +13,7 @@ import fedtwin
 
 ROOT = Path(fedtwin.__file__).parent
 LAYERS = [
-    *("errors", "files", "draws", "usercode", "compiling", "registry", "parts", "processes", "supervision"),
+    *("errors", "given", "files", "draws", "usercode", "compiling", "registry", "parts", "processes", "supervision"),
     *("config", "formulas", "world", "twin", "policies", "prediction", "learning", "records", "coordinator"),
     *("sim", "live", "runs", "testing", "experiments", "figures", "cli", "__main__"),
 ]

@@ -1,11 +1,23 @@
-"""Files that are there whole or not at all."""
+"""Files that are there whole or not at all, and what is no file."""
 
+import errno
 import os
+import stat
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
 DRAFTS = ".*.draft"
+
+KINDS = {stat.S_IFDIR: "a folder", stat.S_IFIFO: "a pipe", stat.S_IFSOCK: "a socket"}
+
+
+def plain_file(path: Path) -> Path:
+    """The path again, of what can be read to its end; anything else is an ``OSError``: to open a pipe is to wait."""
+    kind = stat.S_IFMT(path.stat().st_mode)
+    if kind != stat.S_IFREG:
+        raise OSError(errno.EINVAL, f"it is {KINDS.get(kind, 'a device')}, not a file")
+    return path
 
 
 @contextmanager

@@ -198,12 +198,14 @@ BAD = {
     "power without a gain": (["power", "--cpu-hz", "1e9", "--samples", "80"], "--gain"),
     "figure": (["figure", "10"], "figure '10' is unknown"),
     "scheme": (["compare", "--schemes", "CU-UCB,Best", "--rounds", "5"], "policy.name = 'Best'"),
-    "no scheme": (["compare", "--schemes", " , "], "--schemes ' , ' names none"),
+    "no scheme": (["compare", "--schemes", " , "], "schemes = ' , ' names none"),
     "no selection": (
         ["compare", "--schemes", "CU-UCB", "--seeds", "2", "--rounds", "20", "--set", "objective.max_energy_j=0.01"],
         "Nobody was selected",
     ),
     "options beside folders": (["compare", "there", "--rounds", "5"], "run folders are compared as they are"),
+    "seeds beside folders": (["compare", "there", "--seeds", "3"], "seeds is for running"),
+    "workers beside folders": (["compare", "there", "--workers", "1"], "workers is for running"),
     "resume of nothing": (["run", "--resume", "nowhere"], "is not the folder of an unfinished run"),
     "resume with a setting": (["run", "--resume", "there", "--seed", "0"], "stands alone"),
     "a policy's name that is none": (["run", "--policy", ".:x"], "policy.name = '.:x' cannot be loaded"),
@@ -223,6 +225,15 @@ BAD = {
     "unknown command": (["train"], "train"),
     "unknown option": (["run", "--round", "5"], "--round"),
 }
+
+
+def test_what_is_per_synchronous_round_is_marked_beside_asynchronous_schemes(cli: Cli) -> None:
+    arguments = ["compare", "--seeds", "1", "--rounds", "60", "--workers", "1", "--schemes"]
+    both = cli(*arguments, "CU-UCB,Sy-fairness").stdout.splitlines()
+    marked = [line.count("*") for line in both if line.strip().startswith(("CU-UCB ", "Sy-fairness "))]
+    assert marked[:2] == [0, 2], both
+    assert sum(line.strip().startswith("* per synchronous round, of up to M selections") for line in both) == 1, both
+    assert "*" not in cli(*arguments, "CU-UCB,Random").stdout and "*" not in cli(*arguments, "Sy-fairness").stdout
 
 
 @pytest.mark.parametrize("name", BAD)

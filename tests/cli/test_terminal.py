@@ -130,7 +130,7 @@ def test_an_unexpected_error_keeps_its_traceback_and_leaves_nothing_half_written
         "from fedtwin.policies import Policy\n"
         "import fedtwin.records.folder as folder\n"
         "def fails(*_, **__): raise RuntimeError('a bug')\n"
-        "folder.write_json = fails\n"
+        "folder.write_mark = fails\n"
         "POLICY = Policy(lambda view, knobs: 0.0, power='max')\n"
     )
     done = run(["run", "--rounds", "50", "--policy", "odd:POLICY", "--out", "run"], tmp_path)

@@ -151,3 +151,26 @@ def test_policies_are_compared_as_objects_too(tmp_path: Path) -> None:
 def test_seeds_are_how_many_or_which(seeds: Any) -> None:
     with pytest.raises(FedtwinError, match="it must be how many seeds, at least 1, or a list of seeds"):
         compare({"run.rounds": 5}, ["CU-UCB"], seeds=seeds)
+
+
+@pytest.mark.parametrize(
+    ("given", "named"),
+    [
+        ({"seeds": 3}, "seeds is for running"),
+        ({"seeds": [0]}, "seeds is for running"),
+        ({"schemes": ["Random"], "workers": 2}, "schemes and workers are for running"),
+        ({"settings": {"run.rounds": 5}}, r"settings \(--set, --rounds, --seed\) is for running"),
+        ({"ray": "local"}, "ray is for running"),
+    ],
+)
+def test_what_folders_cannot_heed_is_refused_beside_them(tmp_path: Path, given: dict[str, Any], named: str) -> None:
+    simulate(SMALL, out=tmp_path / "run")
+    for folders in (tmp_path / "run", [tmp_path / "run"], fedtwin.open_run(tmp_path / "run")):
+        with pytest.raises(FedtwinError, match=f"{named}, and run folders are compared as they are"):
+            compare(folders, **given)
+
+
+def test_one_run_that_was_opened_is_compared_like_its_folder(tmp_path: Path) -> None:
+    simulate(SMALL, out=tmp_path / "run")
+    run = fedtwin.open_run(tmp_path / "run")
+    assert compare(run) == compare([run]) == compare(tmp_path / "run") == compare((str(tmp_path / "run"),))

@@ -215,6 +215,10 @@ BAD = {
         "channels = 30 is more than devices",
     ),
     "no list": ('[grid]\n"fleet.channels" = 5', "fleet.channels = 5 must be a list of values"),
+    "twice": (
+        '[grid]\n"fleet.channels" = [5]\nfleet.channels = [6]',
+        "fleet.channels is there twice, with its name in quotes and without",
+    ),
     "empty list": ('[grid]\n"fleet.channels" = []', "fleet.channels = [] must be a list of values"),
     "mixed list": ('[grid]\n"fleet.channels" = [5, "a"]', "fleet.channels = [5, 'a'] must be all numbers or all text"),
     "seed in the grid": ('[grid]\n"run.seed" = [1]', "run.seed is not for a sweep's config or grid: say seeds"),

@@ -86,3 +86,12 @@ def test_tensors_side_by_side_in_one_memory_are_two() -> None:
 def test_any_error_of_a_forward_pass_is_a_sentence() -> None:
     with pytest.raises(FedtwinError, match=r"at_once' does not take .* AssertionError: seven channels \(.*own_networks.py"):
         build_model(f"{NETS}:fails_at_once", (1, 8, 8), 10, 0)
+
+
+@pytest.mark.parametrize("side", [4, 8, 12, 15])
+def test_images_that_are_too_small_for_convolutions_are_one_sentence_and_no_warning(side: int) -> None:
+    """A warning of PyTorch's would be an error here."""
+    sentence = rf"'small-cnn' does not take images of shape \(1, {side}, 20\): at least 16 × 16 pixels are needed\.$"
+    with pytest.raises(FedtwinError, match=sentence):
+        build_model("small-cnn", (1, side, 20), 10, 0)
+    build_model("small-cnn", (1, 16, 16), 10, 0)

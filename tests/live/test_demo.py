@@ -31,7 +31,7 @@ def test_the_demo_trains_and_says_how_well(cli: Cli, tmp_path: Path) -> None:
     before = {path: path.stat().st_mtime_ns for path in folder.rglob("*")}
     again = cli(*ARGUMENTS)
     assert again.returncode == 2 and again.stderr.count("\n") == 1
-    assert "--out 'demo' exists already" in again.stderr
+    assert "out = 'demo' exists already" in again.stderr
     assert {path: path.stat().st_mtime_ns for path in folder.rglob("*")} == before
 
 

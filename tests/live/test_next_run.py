@@ -1,5 +1,7 @@
 """Devices outlive edge servers and runs: whatever comes next is joined with its own settings."""
 
+import os
+import signal
 import time
 from pathlib import Path
 from statistics import median
@@ -32,6 +34,24 @@ def test_a_device_that_outlives_its_run_joins_the_next_with_its_settings(tmp_pat
         assert len(first) > 5 and len(sent) > 20 and not events_of(fleet.run, "refused")
         assert all(event["gain"] == fresh.draw(event["device"], event["round"], 0.0).gain for event in sent)
         assert all(event["believed"] for event in events_of(fleet.run, "applied"))
+
+
+def test_the_normal_end_of_a_run_is_no_warning_to_a_device_and_a_lost_broker_is(tmp_path: Path) -> None:
+    """The broker of the edge server ends with it; the device has been told, and waits for the next run."""
+    port = free_port()
+    with plant(tmp_path) as fleet:
+        fleet.new_edge("--rounds", 5, "--listen", f"127.0.0.1:{port}", fleet__devices=1, fleet__channels=1)
+        fleet.device("d0", fleet.url(), *EMULATED)
+        assert fleet.ended("edge") == 0
+        until(lambda: "unexpected EOF" in fleet.log("d0"), "the device has lost the broker")
+        assert " warning " not in fleet.log("d0") and "the edge server has ended" in fleet.log("d0"), fleet.log("d0")
+        fleet.run = tmp_path / "next"
+        fleet.new_edge("--rounds", 100_000, "--listen", f"127.0.0.1:{port}", fleet__devices=1, fleet__channels=1)
+        fleet.wait_for("applied")
+        fleet.kill("edge")
+        os.kill(int(fleet.broker_record()["pid"]), signal.SIGKILL)
+        until(lambda: " warning " in fleet.log("d0"), "the device warns of the lost broker")
+        assert fleet.stopped("d0") == 0
 
 
 def test_a_place_that_the_fleet_does_not_have(tmp_path: Path) -> None:

@@ -121,5 +121,5 @@ def test_a_run_without_records_is_followed_to_its_end(tmp_path: Path) -> None:
 def test_times_that_are_none_are_a_sentence(tmp_path: Path) -> None:
     simulate(load_config(overrides={"run.rounds": 20}), out=tmp_path / "run")
     for wrong in ({"every_s": -1.0}, {"timeout_s": float("nan")}):
-        with pytest.raises(FedtwinError, match=r"follow\((every|timeout)_s=.*: it must be 0 or more seconds"):
+        with pytest.raises(FedtwinError, match=r"follow\((every|timeout)_s\) = .*: it must be 0 or more seconds"):
             open_run(tmp_path / "run").follow(**wrong)

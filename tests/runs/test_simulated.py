@@ -21,6 +21,7 @@ from fedtwin import FedtwinError, Run, open_run, simulate
 from fedtwin.config import build_config, load_config
 from fedtwin.errors import FedtwinWarning
 from fedtwin.records import folder as records_folder
+from fedtwin.records.checksums import write_checked
 from fedtwin.sim.run import resume
 from tests.conftest import FEDTWIN
 from tests.runs.test_history import SETTINGS, quiet
@@ -36,7 +37,7 @@ def unfinish(folder: Path, rows: int, rows_per_part: int, *, trace: bool = False
         piece = table.slice(first, min(rows_per_part, rows - first))
         pq.write_table(piece, folder / "rounds.parquet" / f"part-{part:06d}.parquet")
     mark = {"config_hash": "0123", "package_version": "0.1.0", "trace": trace}
-    (folder / "unfinished.json").write_text(json.dumps(mark))
+    write_checked(folder, {"unfinished.json": json.dumps(mark).encode()}, ["config.toml", "devices.parquet"])
 
 
 def content(folder: Path) -> dict[str, tuple[int, bytes]]:
@@ -270,3 +271,70 @@ def test_an_unfinished_run_is_as_before_after_it_was_read(tmp_path: Path) -> Non
     assert run.summary["rounds"] == run.rounds.num_rows == 25 and content(tmp_path / "run") == before
     resume(tmp_path / "run")
     assert (tmp_path / "run" / "rounds.parquet").read_bytes() == (tmp_path / "whole" / "rounds.parquet").read_bytes()
+
+
+def interrupted(out: Path, *, rounds: int = 40, after: int = 35) -> Path:
+    def stop(selections: int) -> None:
+        if selections >= after:
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        simulate(load_config(overrides={"run.rounds": rounds, "run.engine": "readable"}), out=out, progress=stop)
+    return out
+
+
+def test_an_unfinished_run_whose_settings_were_edited_is_refused(tmp_path: Path) -> None:
+    config = interrupted(tmp_path / "run") / "config.toml"
+    config.write_text(config.read_text().replace("rounds = 40", "rounds = 50"))
+    for name in ("config", "rounds", "summary"):
+        with pytest.raises(FedtwinError, match=r"config\.toml' is not as it was written"):
+            getattr(open_run(tmp_path / "run"), name)
+
+
+@pytest.mark.parametrize("part", [0, 1, 2])
+def test_a_part_that_is_gone_is_a_sentence(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, part: int) -> None:
+    monkeypatch.setattr(records_folder, "ROWS_PER_PART", 10)
+    parts = interrupted(tmp_path / "run") / "rounds.parquet"
+    assert len(list(parts.iterdir())) == 4
+    (parts / f"part-{part:06d}.parquet").unlink()
+    with pytest.raises(FedtwinError, match=f"rounds.parquet' is damaged: part-00000{part}.parquet is missing"):
+        _ = open_run(tmp_path / "run").rounds
+    with pytest.raises(FedtwinError, match="is missing"):
+        next(iter(open_run(tmp_path / "run").follow()))
+
+
+def test_parts_whose_rounds_leave_a_gap_are_a_sentence(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(records_folder, "ROWS_PER_PART", 10)
+    parts = interrupted(tmp_path / "run") / "rounds.parquet"
+    shutil.copyfile(parts / "part-000002.parquet", parts / "part-000001.parquet")
+    with pytest.raises(FedtwinError, match="its rounds are not numbered 1, 2, 3"):
+        _ = open_run(tmp_path / "run").rounds
+
+
+def test_a_flipped_bit_of_an_unfinished_run_is_a_sentence_or_nothing(tmp_path: Path) -> None:
+    """Wherever it is: what is read is what was written, or a sentence."""
+    folder = interrupted(tmp_path / "run", rounds=10, after=3)
+    for name, table in (("rounds.parquet/part-000000.parquet", "rounds"), ("start.parquet", "start")):
+        path = folder / name
+        data, whole = path.read_bytes(), getattr(open_run(folder), table)
+        refused = 0
+        for place in range(0, len(data), 7):
+            path.write_bytes(data[:place] + bytes([data[place] ^ (1 << place % 8)]) + data[place + 1 :])
+            try:
+                assert getattr(open_run(folder), table).equals(whole)
+            except FedtwinError:
+                refused += 1
+        assert refused > len(data) / 14
+        path.write_bytes(data)
+
+
+def test_first_dispatches_that_are_gone_are_a_sentence(tmp_path: Path) -> None:
+    (interrupted(tmp_path / "run") / "start.parquet").unlink()
+    with pytest.raises(FedtwinError, match=r"is damaged: start\.parquet is missing"):
+        _ = open_run(tmp_path / "run").start
+
+
+def test_a_run_whose_mark_is_gone_is_no_run(tmp_path: Path) -> None:
+    (interrupted(tmp_path / "run") / "unfinished.json").unlink()
+    with pytest.raises(FedtwinError, match="is not the folder of a run"):
+        open_run(tmp_path / "run")

@@ -31,7 +31,8 @@ def both(config: Config, **options: Any) -> tuple[Result, Result]:
         warnings.simplefilter("ignore", FedtwinWarning)
         for engine in ("readable", "compiled"):
             of = config.model_copy(update={"run": config.run.model_copy(update={"engine": engine})})
-            results.append(simulate(of, checkpoints=CHECKPOINTS, **options))
+            checkpoints = [round_ for round_ in CHECKPOINTS if round_ <= config.run.rounds]
+            results.append(simulate(of, checkpoints=checkpoints, **options))
     return results[0], results[1]
 
 

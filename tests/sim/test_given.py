@@ -36,6 +36,16 @@ def test_settings_come_in_any_form(tmp_path: Path) -> None:
     assert simulate({"run.rounds": 20}).summary.rounds == 20
 
 
+@pytest.mark.parametrize("value", [70, 80])
+def test_a_setting_that_is_given_twice_is_refused(value: int) -> None:
+    with pytest.raises(FedtwinError) as told:
+        configured({"run.rounds": 70, "run": {"rounds": value, "seed": 3}})
+    assert str(told.value) == (
+        f'run.rounds is given twice, as "run.rounds": 70 and "run": {{"rounds": {value}}}: leave one out.'
+    )
+    assert configured({"run.rounds": 70, "run": {"seed": 3}}).run.seed == 3
+
+
 def test_a_policy_by_name_replaces_the_configured_one_and_a_scheme_brings_its_mode(tmp_path: Path) -> None:
     assert configured(Config(), policy="Sy-fairness") == load_config(overrides={"policy.name": "Sy-fairness"})
     (tmp_path / "near.py").write_text("from fedtwin import Policy\nP = Policy(lambda view, knobs: view.queue, power='max')\n")

@@ -17,10 +17,13 @@ SHOWN = {
     "test_accuracy": ("accuracy", ".3f"),
 }
 
+PER_ROUND, MARK = ("least_mean_samples", "total_queue"), "*"
+NOTE = f"{MARK} per synchronous round, of up to M selections: not to be held against a round of one selection."
+
 
 def compare(
     paths: Annotated[list[Path] | None, typer.Argument(metavar="[CONFIG.toml | RUN_FOLDER...]")] = None,
-    seeds: Annotated[int, typer.Option(min=1, help="Worlds to run every scheme on.")] = 5,
+    seeds: Annotated[int | None, typer.Option(min=1, show_default="5", help="Worlds to run every scheme on.")] = None,
     rounds: RoundsOption = None,
     seed: SeedOption = None,
     schemes: Annotated[
@@ -71,19 +74,27 @@ def _print_means(report: dict[str, Any], metrics: tuple[str, ...]) -> None:
     trained = all("test_accuracy" in means for means in schemes.values())
     first = [name for name in SHOWN if trained or name != "test_accuracy"]
     more = [name for name in metrics if name not in SHOWN and name != "mean_cost"]
+    marked = {(scheme, name) for scheme in _synchronous_among_others(report) for name in PER_ROUND}
     columns = ["scheme", "cost Ω", "95 % interval", *(SHOWN[name][0] for name in first), *more, "seeds"]
     rows = [
         [
             scheme,
             f"{means['mean_cost']:.4f}",
             interval(means["mean_cost_low"], means["mean_cost_high"]),
-            *(_shown(means[name], SHOWN[name][1]) for name in first),
+            *(_shown(means[name], SHOWN[name][1]) + (MARK if (scheme, name) in marked else "") for name in first),
             *(_shown(means[name], "") for name in more),
             str(means["seeds"]),
         ]
         for scheme, means in schemes.items()
     ]
-    print_table("Means over selections (a synchronous round counts every device it waits for)", columns, rows, essential=5)
+    title = "Means over selections (a synchronous round counts every device it waits for)"
+    print_table(title, columns, rows, essential=5, note=NOTE if marked else None)
+
+
+def _synchronous_among_others(report: dict[str, Any]) -> set[str]:
+    """Synchronous schemes, where there are asynchronous ones too."""
+    modes = {run["scheme"]: run.get("mode") for run in report["runs"]}
+    return {scheme for scheme, mode in modes.items() if mode == "sync"} if "async" in modes.values() else set()
 
 
 def _shown(value: float | None, form: str) -> str:

@@ -17,8 +17,13 @@ def print_json(data: Mapping[str, Any]) -> None:
     typer.echo(json.dumps(plain(data), indent=2, allow_nan=False))
 
 
-def print_table(title: str, columns: Sequence[str], rows: Sequence[Sequence[str]], essential: int | None = None) -> None:
-    """A table, the first column to the left and the others to the right. A narrow terminal gets the essential columns only."""
+def print_table(
+    title: str, columns: Sequence[str], rows: Sequence[Sequence[str]], essential: int | None = None, note: str | None = None
+) -> None:
+    """A table, the first column to the left and the others to the right. A narrow terminal gets the essential columns only.
+
+    ``note`` stands under it, about columns that are not essential.
+    """
     from rich import box
     from rich.console import Console
     from rich.measure import Measurement
@@ -44,6 +49,8 @@ def print_table(title: str, columns: Sequence[str], rows: Sequence[Sequence[str]
         width = Measurement.get(wide, wide.options, table).maximum
     console.width = max(console.width, width, len(title))
     console.print(table)
+    if note is not None and len(table.columns) == len(columns):
+        console.print(shown(note), highlight=False, soft_wrap=True)
 
 
 def say(sentence: str) -> None:

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from fedtwin.errors import FedtwinError
+from fedtwin.files import plain_file
 
 POSITION_COLUMNS = (("x_m", "y_m"), ("distance_m",), ("path_gain",), ("path_gain_db",))
 NAME_COLUMNS = ("name", "device")
@@ -31,12 +32,14 @@ class FleetRow(NamedTuple):
 def read_fleet_csv(path: Path) -> list[FleetRow]:
     """Every device of the file, or one sentence about the first thing that is wrong with it."""
     try:
-        with path.open(newline="", encoding="utf-8-sig") as lines:
+        with plain_file(path).open(newline="", encoding="utf-8-sig") as lines:
             table = csv.DictReader(lines)
             columns = [name.strip() for name in table.fieldnames or []]
             table.fieldnames = columns
             rows = [(table.line_num, row) for row in table]
-    except (OSError, UnicodeDecodeError, csv.Error) as error:
+    except OSError as error:
+        raise FedtwinError(f"fleet.file = {str(path)!r} cannot be read: {error.strerror}.") from None
+    except (UnicodeDecodeError, csv.Error) as error:
         raise FedtwinError(f"fleet.file = {str(path)!r} cannot be read: {error}.") from None
     if len(set(columns)) < len(columns):
         raise FedtwinError(f"fleet.file = {str(path)!r} has a column twice: {columns}.")

@@ -10,6 +10,8 @@ from pydantic import BaseModel, ValidationError
 
 from fedtwin.config.schema import CodeConfig, Config
 from fedtwin.errors import FedtwinError
+from fedtwin.files import plain_file
+from fedtwin.given import path_or_none, settings_given
 from fedtwin.registry import find_scheme
 from fedtwin.usercode import forget_changed_code, is_in
 
@@ -26,9 +28,10 @@ def load_config(
     Code of the user's is looked for beside the file, or in ``code/`` there, then in the folders ``code_in``, then as Python
     imports it.
     """
-    beside_it = [Path(path).parent] if path is not None else []
-    base = _seen_from(beside_it[0], read_toml(Path(path))) if path is not None else {}
-    return beside(build_config(base, overrides or {}), *beside_it, *code_in)
+    file, over = path_or_none("path", path), settings_given("overrides", overrides)
+    if file is None:
+        return beside(build_config({}, over), *code_in)
+    return beside(build_config(_seen_from(file.parent, read_toml(file)), over), file.parent, *code_in)
 
 
 def beside(config: Config, *folders: Path) -> Config:
@@ -48,7 +51,7 @@ def build_config(base: Mapping[str, Any], overrides: Mapping[str, Any]) -> Confi
     """The configuration in nested settings, with ``{"section.key": value}`` laid over it, validated."""
     data: dict[str, Any] = {section: dict(keys) if isinstance(keys, Mapping) else keys for section, keys in base.items()}
     for name, value in overrides.items():
-        keys, key = _place(data, name)
+        keys, key = _place(data, str(name))
         if keys is None:
             raise FedtwinError(f"{name} = {value!r} is not a setting: write section.key=value, such as run.rounds=100.")
         keys[key] = value
@@ -98,7 +101,7 @@ def _let_scheme_set_the_mode(data: dict[str, Any], name: str) -> None:
 def read_toml(path: Path, what: str = "configuration") -> dict[str, Any]:
     """The content of a TOML file."""
     try:
-        return tomllib.loads(path.read_text(encoding="utf-8"))
+        return tomllib.loads(plain_file(path).read_text(encoding="utf-8"))
     except OSError as error:
         raise FedtwinError(f"The {what} {str(path)!r} cannot be read: {error.strerror}.") from None
     except (tomllib.TOMLDecodeError, UnicodeDecodeError, RecursionError) as error:

@@ -10,6 +10,7 @@ import tomli_w
 
 from fedtwin.config.schema import Config
 from fedtwin.errors import FedtwinError
+from fedtwin.files import plain_file
 from fedtwin.usercode import code_digest, source_digest
 
 HASH_FORMAT = 2
@@ -61,7 +62,7 @@ def digests_of_code(config: Config, *, load_models: bool = True) -> dict[str, st
 
 def _digest(path: Path) -> str:
     try:
-        return hashlib.sha256(path.read_bytes()).hexdigest()
+        return hashlib.sha256(plain_file(path).read_bytes()).hexdigest()
     except OSError as error:
         raise FedtwinError(f"{str(path)!r}, which the configuration names, cannot be read: {error.strerror}.") from None
 

@@ -26,6 +26,7 @@ def config_of(source: ConfigLike, settings: Mapping[str, Any] | None = None, *, 
     elif isinstance(source, Mapping):
         flat = {name: value for name, value in source.items() if "." in str(name)}
         nested = {name: value for name, value in source.items() if name not in flat}
+        _require_one_way(flat, nested)
         found = build_config(nested, {**flat, **over})
     else:
         raise FedtwinError(
@@ -33,6 +34,15 @@ def config_of(source: ConfigLike, settings: Mapping[str, Any] | None = None, *, 
             "nothing is needed."
         )
     return beside(found, *code_in) if code_in else found
+
+
+def _require_one_way(flat: Mapping[str, Any], nested: Mapping[str, Any]) -> None:
+    for name, value in flat.items():
+        section, _, key = str(name).partition(".")
+        keys = nested.get(section)
+        if isinstance(keys, Mapping) and key in keys:
+            twice = f'"{name}": {value!r} and "{section}": {{"{key}": {keys[key]!r}}}'
+            raise FedtwinError(f"{name} is given twice, as {twice}: leave one out.")
 
 
 def folder_of(source: ConfigLike) -> Path:

@@ -20,6 +20,7 @@ from fedtwin.experiments.folders import compare_folders
 from fedtwin.experiments.plain import plain
 from fedtwin.experiments.specs.schemes import Scheme, chosen_schemes, label, scheme_config
 from fedtwin.experiments.telling import Count, Say
+from fedtwin.given import path_or_none, settings_given
 from fedtwin.records.checksums import write_checked
 from fedtwin.records.files import json_bytes
 from fedtwin.registry import SCHEMES
@@ -30,12 +31,15 @@ __all__ = ["Comparison", "compare", "compare_folders", "comparison_jobs"]
 
 JOURNAL_NAME, COMPARISON_NAME, RUNS_NAMES = "unfinished.jsonl", "comparison.json", ("runs.parquet", "runs.csv")
 
+SETTINGS = "settings (--set, --rounds, --seed)"
+SEEDS = 5
+
 
 def compare(
-    config: ConfigLike | Sequence[str | Path | Run] = None,
+    config: ConfigLike | Run | Sequence[str | Path | Run] = None,
     schemes: str | Sequence[Scheme] | None = None,
     *,
-    seeds: int | Sequence[int] = 5,
+    seeds: int | Sequence[int] | None = None,
     settings: Mapping[str, Any] | None = None,
     metrics: str | Sequence[str] | None = None,
     accuracy: float | None = None,
@@ -49,23 +53,24 @@ def compare(
 
     ``config`` is a Config, a TOML file, a dict, or None for the defaults, with ``{"section.key": value}`` of ``settings`` laid
     over it. ``schemes`` are names, ``module:attribute`` of one's own or policies, by default all of the paper. ``seeds`` is how
-    many, from ``run.seed`` on, or which. With ``accuracy`` the time and energy until it is reached are metrics too.
-    With ``out`` the comparison and a row per run are written there, and an interrupted comparison goes on where it stopped.
+    many, from ``run.seed`` on, or which; 5 by default. With ``accuracy`` the time and energy until it is reached are metrics
+    too. With ``out`` the comparison and a row per run are written there, and an interrupted comparison goes on there.
     ``progress`` is True for a bar, or a function that hears how many more runs are done; ``say`` hears sentences for a person.
     """
-    folder = Path(out) if out is not None else None
+    folder, settings = path_or_none("out", out), settings_given("settings", settings)
     _require_no_comparison_in(folder)
-    if isinstance(config, str | Path) and Path(config).is_dir():
+    if isinstance(config, Run) or (isinstance(config, str | Path) and Path(config).is_dir()):
         config = [config]
     if isinstance(config, list | tuple):
-        if settings or schemes is not None:
-            raise FedtwinError("--rounds, --seed, --set and --schemes are for running: run folders are compared as they are.")
+        for_running = {"schemes": schemes, "seeds": seeds, SETTINGS: settings or None, "workers": workers, "ray": ray}
+        _require_nothing_for_running([name for name, value in for_running.items() if value is not None])
         comparison, jobs = compare_folders(config, metrics=metrics, accuracy=accuracy), []
     else:
         source: ConfigLike = config  # type: ignore[assignment]
         base = config_of(source, settings, code_in=[Path.cwd()])
         asked = chosen_metrics(metrics, accuracy, trains=base.learning is not None)
         own = [base.policy.name] if ":" in base.policy.name else []
+        seeds = SEEDS if seeds is None else seeds
         jobs = comparison_jobs(base, chosen_schemes(schemes, [*own, *SCHEMES]), seeds, folder_of(source))
         journal = folder / JOURNAL_NAME if folder is not None else None
         if folder is not None:
@@ -83,7 +88,7 @@ def comparison_jobs(
 ) -> list[Job]:
     """The runs of a comparison. Code of the user's is looked for in ``folder`` first."""
     which = range(base.run.seed, base.run.seed + seeds) if isinstance(seeds, int) else seeds
-    if isinstance(which, str) or not which or not all(type(seed) is int for seed in which):
+    if not isinstance(which, range | list | tuple) or not which or not all(type(seed) is int for seed in which):
         raise FedtwinError(f"seeds = {seeds!r} is not allowed: it must be how many seeds, at least 1, or a list of seeds.")
     configs = [scheme_config(base, scheme, folder) for scheme in schemes]
     return [Job(replace_settings(config, {"run.seed": seed})) for config in configs for seed in which]
@@ -105,9 +110,16 @@ def _require_code_that_can_be_kept(jobs: Sequence[Job]) -> None:
                 raise FedtwinError(sentence_of_only_here(setting, name, why))
 
 
+def _require_nothing_for_running(given: Sequence[str]) -> None:
+    if given:
+        verb, them = ("is", "it") if len(given) == 1 else ("are", "them")
+        names = " and ".join([", ".join(given[:-1]), given[-1]] if len(given) > 1 else given)
+        raise FedtwinError(f"{names} {verb} for running, and run folders are compared as they are: leave {them} out.")
+
+
 def _require_no_comparison_in(out: Path | None) -> None:
     if out is not None and (out / COMPARISON_NAME).exists():
-        raise FedtwinError(f"--out {str(out)!r} holds a comparison already: name another folder, nothing is overwritten.")
+        raise FedtwinError(f"out = {str(out)!r} holds a comparison already: name another folder, nothing is overwritten.")
 
 
 def _write(comparison: Comparison, out: Path, jobs: Sequence[Job]) -> None:
@@ -120,7 +132,7 @@ def _write(comparison: Comparison, out: Path, jobs: Sequence[Job]) -> None:
         tables = dict(zip(RUNS_NAMES, _as_bytes(comparison.table), strict=True))
         write_checked(out, {**tables, COMPARISON_NAME: report})
     except OSError as error:
-        raise FedtwinError(f"--out {str(out)!r} cannot be written: {error.strerror}.") from None
+        raise FedtwinError(f"out = {str(out)!r} cannot be written: {error.strerror}.") from None
     (out / JOURNAL_NAME).unlink(missing_ok=True)
 
 

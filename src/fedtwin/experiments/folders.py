@@ -21,6 +21,8 @@ def compare_folders(
     folders: Sequence[str | Path | Run], *, metrics: str | Sequence[str] | None = None, accuracy: float | None = None
 ) -> Comparison:
     """Compares finished runs as they are. They must differ in policy, mode and seed only."""
+    if not folders:
+        raise FedtwinError("There is no run to compare: name one folder or more.")
     runs = [_finished(folder if isinstance(folder, Run) else open_run(folder)) for folder in folders]
     for run in runs[1:]:
         _require_the_same_world(run, runs[0])

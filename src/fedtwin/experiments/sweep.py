@@ -7,6 +7,7 @@ import io
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
+from os import PathLike
 from pathlib import Path
 from typing import Any
 
@@ -24,12 +25,13 @@ from fedtwin.experiments.batches.told import run_told
 from fedtwin.experiments.specs.grid import Point
 from fedtwin.experiments.specs.sweep import sweep_points, words_of
 from fedtwin.experiments.telling import Count, Say
+from fedtwin.given import path_or_none, wrong_kind
 from fedtwin.records.checksums import write_checked
 from fedtwin.records.summary import Tally
 from fedtwin.sim import run_summary
 
 SUMMARIES_NAME, SPEC_NAME, JOURNAL_NAME, LOCK_NAME = "summaries.parquet", "sweep.toml", "unfinished.jsonl", ".lock"
-SpecLike = str | Path | Mapping[str, Any]
+SpecLike = str | PathLike[str] | Mapping[str, Any]
 
 
 @dataclass(frozen=True)
@@ -65,7 +67,7 @@ def sweep(
     ``overwrite`` only, and with ``retry_failed`` its failed runs are done again. ``progress`` is True for a bar, or a function
     that hears how many more runs are done; ``say`` hears sentences for a person.
     """
-    chosen = Sweep(spec, Path(out) if out is not None else None, overwrite=overwrite, retry_failed=retry_failed)
+    chosen = Sweep(spec, path_or_none("out", out), overwrite=overwrite, retry_failed=retry_failed)
     return chosen.run(workers=workers, ray=ray, progress=progress, say=say)
 
 
@@ -75,7 +77,7 @@ class Sweep:
     def __init__(self, spec: SpecLike, out: Path | None, *, overwrite: bool = False, retry_failed: bool = False) -> None:
         self.out, self.journal = out, out / JOURNAL_NAME if out is not None else None
         self.points, self.jobs = sweep_runs(spec)
-        self._text = Path(spec).read_bytes() if isinstance(spec, str | Path) else tomli_w.dumps(spec).encode()
+        self._text = tomli_w.dumps(spec).encode() if isinstance(spec, Mapping) else Path(spec).read_bytes()
         self._overwrite, self._retry_failed = overwrite, retry_failed
         self._require_a_place()
 
@@ -129,17 +131,17 @@ class Sweep:
         """Nothing finished is replaced unless told."""
         if self.out is None or self.journal is None or self._overwrite or not (self.out / SUMMARIES_NAME).exists():
             return
-        place, kept = f"--out {str(self.out)!r} holds a finished sweep", self.journal.exists()
+        place, kept = f"out = {str(self.out)!r} holds a finished sweep", self.journal.exists()
         if not self._retry_failed:
             others = self._runs_that_are_others(self.out)
             place += f" already, and {others} of these {len(self.jobs)} runs are not in it" if others else " already"
             why = " (settings or code have changed since)" if others else ""
-            retry = " or --retry-failed" if kept else ""
-            raise FedtwinError(f"{place}{why}: name another folder, or say --overwrite{retry}.")
+            retry = " or --retry-failed (retry_failed=True)" if kept else ""
+            raise FedtwinError(f"{place}{why}: name another folder, or say --overwrite (overwrite=True){retry}.")
         if not kept:
             raise FedtwinError(f"{place} without {JOURNAL_NAME}: no run of it had an error, or the file is gone.")
         if not (self.out / SPEC_NAME).is_file() or (self.out / SPEC_NAME).read_bytes() != self._text:
-            raise FedtwinError(f"{place} of another spec than its {SPEC_NAME}: say --overwrite instead of --retry-failed.")
+            raise FedtwinError(f"{place} of another spec than its {SPEC_NAME}: say --overwrite (overwrite=True) instead.")
 
     def _runs_that_are_others(self, out: Path) -> int:
         """How many runs of this sweep the finished table lacks: their settings, or the code they name, have changed."""
@@ -152,7 +154,9 @@ class Sweep:
 
 def sweep_runs(spec: SpecLike) -> tuple[list[Point], list[Job]]:
     """Every run of a sweep, in the order of its table, and none twice."""
-    content = read_toml(Path(spec), "sweep") if isinstance(spec, str | Path) else spec
+    if not isinstance(spec, str | PathLike | Mapping):
+        raise wrong_kind("spec", spec, "a dictionary or the path of a TOML file")
+    content = spec if isinstance(spec, Mapping) else read_toml(Path(spec), "sweep")
     points = sweep_points(content, folder_of(spec))
     jobs, by_key = [Job(point.config) for point in points], dict[str, Point]()
     for point, job in zip(points, jobs, strict=True):
@@ -178,8 +182,8 @@ def _failures(points: Sequence[Point], outcomes: Sequence[Outcome]) -> str | Non
         return None
     point, outcome = failed[0]
     sentence = f"{len(failed)} of {len(points)} runs failed, the first was {words_of(point)}: {outcome.failed}"
-    again = "" if all(outcome.ran for _, outcome in failed) else " --retry-failed does those that had an error again."
-    return f"{sentence} The reasons are in the column failed.{again}"
+    again = " --retry-failed (retry_failed=True) does those that had an error again."
+    return f"{sentence} The reasons are in the column failed.{'' if all(one.ran for _, one in failed) else again}"
 
 
 def _without_numbers(point: Point) -> dict[str, Any]:
@@ -200,4 +204,4 @@ def _writing(out: Path, then: str = "") -> Iterator[None]:
     try:
         yield
     except OSError as error:
-        raise FedtwinError(f"--out {str(out)!r} cannot be written: {error.strerror}.{then}") from None
+        raise FedtwinError(f"out = {str(out)!r} cannot be written: {error.strerror}.{then}") from None

@@ -85,5 +85,5 @@ def kept_when_interrupted(journal: Path | None, say: Say | None) -> AbstractCont
     if journal is not None:
         sentence = f"Finished runs are kept in {journal}: the same command goes on from there."
     else:
-        sentence = "Finished runs are lost: with --out DIR they would be kept, and the same command go on."
+        sentence = "Finished runs are lost: with --out DIR (out=DIR) they would be kept, and the same command go on."
     return saying_when_interrupted(sentence, say)

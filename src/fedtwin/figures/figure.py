@@ -15,6 +15,7 @@ from fedtwin.figures.kinds import TableRow
 from fedtwin.figures.pictures import require_matplotlib
 from fedtwin.figures.save import draw_figure, figure_paths, save_figure
 from fedtwin.figures.table import figure_jobs, figure_rows
+from fedtwin.given import path_or_none, settings_given
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure as Picture
@@ -81,7 +82,8 @@ def figures(
     """Several figures, each as soon as it is made. All is checked before the first run."""
     if profile not in ("quick", "full"):
         raise FedtwinError(f"profile = {profile!r} is unknown: choose quick or full.")
-    folder = Path(out) if out is not None else None
+    folder = path_or_none("out", out)
+    settings = settings_given("settings", settings)
     experiments = [_experiment(str(name), schemes, settings) for name in names]
     if folder is not None:
         require_matplotlib()
@@ -109,7 +111,7 @@ def _experiment(name: str, schemes: str | Sequence[str] | None, settings: Mappin
 def _require_a_place(folder: Path, experiments: Sequence[Experiment], *, overwrite: bool) -> None:
     there = [path for experiment in experiments for path in figure_paths(folder, experiment.figure) if path.exists()]
     if there and not overwrite:
-        raise FedtwinError(f"{str(there[0])!r} exists already: name another folder with --out, or say --overwrite.")
+        raise FedtwinError(f"{str(there[0])!r} exists already: name another folder, or say --overwrite (overwrite=True).")
 
 
 def _note(experiment: Experiment, profile: Profile) -> str:

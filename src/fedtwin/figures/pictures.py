@@ -34,9 +34,9 @@ def picture_bytes(picture: "Figure", kind: str) -> bytes:
 def require_a_place(path: Path, *, overwrite: bool) -> None:
     """Before any work is done for this file."""
     if path.suffix.removeprefix(".") not in METADATA:
-        raise FedtwinError(f"--out {str(path)!r} is no picture: its name must end in .png or .svg.")
+        raise FedtwinError(f"out = {str(path)!r} is no picture: its name must end in .png or .svg.")
     if path.exists() and not overwrite:
-        raise FedtwinError(f"{str(path)!r} exists already: name another picture with --out, or say --overwrite.")
+        raise FedtwinError(f"{str(path)!r} exists already: name another picture, or say --overwrite (overwrite=True).")
 
 
 def save_picture(picture: "Figure", path: Path) -> None:
@@ -45,4 +45,4 @@ def save_picture(picture: "Figure", path: Path) -> None:
         path.parent.mkdir(parents=True, exist_ok=True)
         write_together(path.parent, {path.name: picture_bytes(picture, path.suffix.removeprefix("."))})
     except OSError as error:
-        raise FedtwinError(f"--out {str(path)!r} cannot be written: {error.strerror}.") from None
+        raise FedtwinError(f"out = {str(path)!r} cannot be written: {error.strerror}.") from None

@@ -1,7 +1,8 @@
 """``fedtwin.plot``: one run or several, cost, queue, accuracy and declines against rounds, the clock or energy."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
+from os import PathLike
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
@@ -12,6 +13,7 @@ from numpy.typing import NDArray
 from fedtwin.errors import FedtwinError
 from fedtwin.experiments.specs.schemes import label
 from fedtwin.figures.pictures import STYLE, require_a_place, require_matplotlib, save_picture
+from fedtwin.given import path_or_none, wrong_kind
 from fedtwin.runs import Run, open_run
 
 if TYPE_CHECKING:
@@ -55,16 +57,20 @@ def plot(
     length are drawn by at most 2,000 points each.
     """
     require_matplotlib()
-    if against not in X_LABELS:
+    if against not in tuple(X_LABELS):
         raise FedtwinError(f"against = {against!r} is unknown: choose one of {', '.join(X_LABELS)}.")
-    if out is not None:
-        require_a_place(Path(out), overwrite=overwrite)
-    several = [runs] if isinstance(runs, Run | str | Path) else list(runs)
+    picture_path = path_or_none("out", out)
+    if picture_path is not None:
+        require_a_place(picture_path, overwrite=overwrite)
+    several = [runs] if isinstance(runs, Run | str | PathLike) else runs
+    if not isinstance(several, Iterable):
+        raise wrong_kind("runs", runs, "a run, its folder or several of them")
+    several = list(several)
     if not several:
         raise FedtwinError("There is no run to draw: name one folder or more.")
     picture = draw_runs([run if isinstance(run, Run) else open_run(run) for run in several], against)
-    if out is not None:
-        save_picture(picture, Path(out))
+    if picture_path is not None:
+        save_picture(picture, picture_path)
     return picture
 
 

@@ -51,5 +51,5 @@ def save_figure(folder: Path, experiment: Experiment, note: str, table: list[Tab
         folder.mkdir(parents=True, exist_ok=True)
         write_together(folder, {path.name: content for path, content in zip(paths, contents, strict=True)})
     except OSError as error:
-        raise FedtwinError(f"--out {str(folder)!r} cannot be written: {error.strerror}.") from None
+        raise FedtwinError(f"out = {str(folder)!r} cannot be written: {error.strerror}.") from None
     return paths

@@ -29,6 +29,8 @@ def small_cnn(shape: ImageShape, classes: int) -> nn.Module:
     """5×5 convolutions of 16 and 32 without padding, each with 2×2 max-pooling, a 64-unit layer."""
     channels, height, width = shape
     left = [((side - 4) // 2 - 4) // 2 for side in (height, width)]
+    if min(left) < 1:
+        raise ValueError("at least 16 × 16 pixels are needed")
     return nn.Sequential(
         nn.Conv2d(channels, 16, 5),
         nn.MaxPool2d(2),

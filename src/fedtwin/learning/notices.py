@@ -20,17 +20,19 @@ def notices(learning: LearningConfig, data: Dataset, shares: list[Indices]) -> l
 
 
 def notices_of(config: Config) -> list[str]:
-    """The same for a configuration that is not running here."""
+    """The same for a configuration that is not running here; of a live run without the samples, which boards bring along."""
     learning = config.learning
     if learning is None or learning.dataset == EMBEDDED:
         return []
     data = load_dataset(learning.dataset)
+    if config.live is not None:
+        return notices(learning, data, [])
     gamma = learning.dirichlet_gamma if learning.partition == "dirichlet" else None
     return notices(learning, data, deal(data.y_train, config.run.seed, config.fleet.devices, learning.owned_samples, gamma))
 
 
 def _shared(learning: LearningConfig, data: Dataset, shares: list[Indices]) -> str | None:
-    shared = held_by_several(shares, len(data.y_train))
+    shared = held_by_several(shares, len(data.y_train)) if shares else 0
     if not shared:
         return None
     owned, there = learning.owned_samples, len(data.y_train)

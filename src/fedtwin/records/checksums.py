@@ -7,6 +7,7 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 
 from fedtwin.errors import FedtwinError, FedtwinWarning
+from fedtwin.files import plain_file
 from fedtwin.processes import interrupts_kept_for_later
 
 SUMS_NAME = "SHA256SUMS"
@@ -43,7 +44,7 @@ def write_together(folder: Path, files: Mapping[str, bytes], *, fsync: bool = Tr
 def require_as_written(folder: Path, *names: str) -> None:
     """The files still have the checksums they were written with; otherwise one sentence."""
     try:
-        lines = (folder / SUMS_NAME).read_text(encoding="utf-8", errors="replace").splitlines()
+        lines = plain_file(folder / SUMS_NAME).read_text(encoding="utf-8", errors="replace").splitlines()
     except FileNotFoundError:
         sentence = f"{str(folder)!r} has no {SUMS_NAME}: whether {names[0]} is as it was written cannot be told."
         warnings.warn(sentence, FedtwinWarning, stacklevel=3)
@@ -62,21 +63,21 @@ def require_as_written(folder: Path, *names: str) -> None:
 def names_written(folder: Path) -> set[str]:
     """The files that the checksums name; none where there are no checksums."""
     try:
-        lines = (folder / SUMS_NAME).read_text(encoding="utf-8", errors="replace").splitlines()
+        lines = plain_file(folder / SUMS_NAME).read_text(encoding="utf-8", errors="replace").splitlines()
     except OSError:
         return set()
     return {line.partition("  ")[2] for line in lines}
 
 
 def _digest_of(path: Path) -> str:
-    with path.open("rb") as file:
+    with plain_file(path).open("rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 def warn_if_changed(folder: Path) -> None:
     """The settings or the code of a finished run that is run again are not what they were: legal, and worth a sentence."""
     try:
-        lines = [line.split("  ", 1) for line in (folder / SUMS_NAME).read_text(encoding="utf-8").splitlines()]
+        lines = [line.split("  ", 1) for line in plain_file(folder / SUMS_NAME).read_text(encoding="utf-8").splitlines()]
     except (OSError, ValueError):
         return
     named = {line[1]: line[0] for line in lines if len(line) == 2}

@@ -33,10 +33,10 @@ def make_new_folder(path: Path) -> None:
         path.mkdir(parents=True)
     except FileExistsError:
         raise FedtwinError(
-            f"--out {str(path)!r} exists already: name a folder that does not, nothing is overwritten."
+            f"out = {str(path)!r} exists already: name a folder that does not, nothing is overwritten."
         ) from None
     except OSError as error:
-        raise FedtwinError(f"--out {str(path)!r} cannot be written: {error.strerror}.") from None
+        raise FedtwinError(f"out = {str(path)!r} cannot be written: {error.strerror}.") from None
 
 
 def write_config(folder: Path, config: Config) -> None:
@@ -57,24 +57,25 @@ def write_config(folder: Path, config: Config) -> None:
 
 
 def write_table(table: pa.Table, path: Path, *, quick: bool = False) -> None:
-    """Whole or not at all; ``quick`` for what is written again at the end."""
+    """Whole or not at all, with a checksum in every page; ``quick`` for what is written again at the end."""
+    less: dict[str, Any] = {"compression": "none", "use_dictionary": False, "write_statistics": False} if quick else {}
     with whole_file(path) as draft:
-        if quick:
-            pq.write_table(table, draft, compression="none", use_dictionary=False, write_statistics=False)
-        else:
-            pq.write_table(table, draft)
+        pq.write_table(table, draft, write_page_checksum=True, **less)
 
 
-def write_json(path: Path, data: Mapping[str, Any]) -> None:
-    """Whole or not at all."""
-    with whole_file(path) as draft:
-        draft.write_bytes(json_bytes(data))
+def write_mark(folder: Path, mark: Mapping[str, Any]) -> None:
+    """The last file of a run that begins, with the checksums of those that are there."""
+    _write_with_checksums(folder, UNFINISHED_NAME, mark)
 
 
 def write_summary(folder: Path, summary: Mapping[str, Any]) -> None:
     """The last file of a finished run, with the checksums of all of them."""
+    _write_with_checksums(folder, SUMMARY_NAME, summary)
+
+
+def _write_with_checksums(folder: Path, name: str, data: Mapping[str, Any]) -> None:
     code = (path.relative_to(folder).as_posix() for path in (folder / CODE_NAME).rglob("*.py"))
-    write_checked(folder, {SUMMARY_NAME: json_bytes(summary)}, [*BESIDE_A_SUMMARY, *code], fsync=False)
+    write_checked(folder, {name: json_bytes(data)}, [*BESIDE_A_SUMMARY, *code], fsync=False)
 
 
 def json_bytes(data: Mapping[str, Any]) -> bytes:

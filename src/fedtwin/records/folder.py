@@ -28,7 +28,7 @@ from fedtwin.records.files import (
     UNFINISHED_NAME,
     make_new_folder,
     write_config,
-    write_json,
+    write_mark,
     write_summary,
     write_table,
 )
@@ -78,7 +78,7 @@ class RunFolder:
             self._lock.release()
             shutil.rmtree(path, ignore_errors=True)
             if isinstance(error, OSError):
-                raise FedtwinError(f"--out {str(path)!r} cannot be written: {reason_of(error)}.") from None
+                raise FedtwinError(f"out = {str(path)!r} cannot be written: {reason_of(error)}.") from None
             raise
 
     def _begin(self, config: Config, devices: pa.Table, *, name: str, trace: bool) -> None:
@@ -88,7 +88,7 @@ class RunFolder:
         write_config(self.path, config)
         pq.write_table(devices, self.path / DEVICES_NAME)
         mark = {"config_hash": name, "hash_format": HASH_FORMAT, "package_version": __version__, "trace": trace}
-        write_json(self.path / UNFINISHED_NAME, mark)
+        write_mark(self.path, mark)
 
     @property
     def rows_per_part(self) -> int:
@@ -143,7 +143,7 @@ class RunFolder:
     @_writes
     def save_part(self, table: pa.Table) -> None:
         """The part that is being filled, as it stands."""
-        write_table(table, self.path / ROUNDS_NAME / f"part-{self._parts:06d}.parquet", quick=True)
+        write_table(table, self.path / ROUNDS_NAME / part_name(self._parts), quick=True)
 
     @_writes
     def finish(self, summary: Mapping[str, Any]) -> None:
@@ -182,6 +182,10 @@ class RunFolder:
         parts.mkdir(exist_ok=True)
 
 
+def part_name(number: int) -> str:
+    return f"part-{number:06d}.parquet"
+
+
 def rows_of_a_full_part(config: Config, *, trace: bool) -> int:
     """Fewer where every row holds lists over all devices."""
     return max(1, min(ROWS_PER_PART, VALUES_PER_PART // config.fleet.devices)) if trace else ROWS_PER_PART
@@ -189,5 +193,5 @@ def rows_of_a_full_part(config: Config, *, trace: bool) -> int:
 
 def clear_rounds(path: Path) -> None:
     """The rounds that an unfinished run has written are gone; it will write them again."""
-    for part in (path / ROUNDS_NAME).glob("*.parquet"):
+    for part in sorted((path / ROUNDS_NAME).glob("*.parquet"), reverse=True):
         part.unlink()

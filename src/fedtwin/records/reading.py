@@ -7,6 +7,7 @@ from typing import Any, get_type_hints
 from fedtwin import __version__
 from fedtwin.config import HASH_FORMAT, Config, config_hash, load_config
 from fedtwin.errors import FedtwinError
+from fedtwin.files import plain_file
 from fedtwin.records.checksums import require_as_written
 from fedtwin.records.files import CONFIG_NAME, SUMMARY_NAME, UNFINISHED_NAME
 from fedtwin.records.summary import Summary
@@ -16,20 +17,21 @@ OF_TRAINING = ("test_loss", "test_accuracy", "refusals")
 
 def read_unfinished(path: Path) -> tuple[Config, bool]:
     """The configuration of an unfinished run, and whether it is traced; anything else in the folder is an error."""
+    in_vain = f"{str(path)!r} cannot be resumed"
     if (path / SUMMARY_NAME).exists():
-        raise FedtwinError(f"--resume {str(path)!r}: this run is finished, there is nothing to resume.")
+        raise FedtwinError(f"{in_vain}: this run is finished, there is nothing to resume.")
     try:
-        mark = json.loads((path / UNFINISHED_NAME).read_text(encoding="utf-8"))
+        mark = json.loads(plain_file(path / UNFINISHED_NAME).read_text(encoding="utf-8"))
         begun, known_hash, trace = (mark[name] for name in ("package_version", "config_hash", "trace"))
     except (OSError, ValueError, LookupError, TypeError):
-        raise FedtwinError(f"--resume {str(path)!r} is not the folder of an unfinished run.") from None
+        raise FedtwinError(f"{str(path)!r} is not the folder of an unfinished run.") from None
     config = load_config(path / CONFIG_NAME)
     if mark.get("hash_format") != HASH_FORMAT:
-        raise FedtwinError(f"--resume {str(path)!r}: an older fedtwin began this run and named it otherwise: run it anew.")
+        raise FedtwinError(f"{in_vain}: an older fedtwin began this run and named it otherwise: run it anew.")
     if known_hash != config_hash(config):
-        raise FedtwinError(f"--resume {str(path)!r}: config.toml, or a file or code it names, has changed since the run began.")
+        raise FedtwinError(f"{in_vain}: config.toml, or a file or code it names, has changed since the run began.")
     if begun != __version__:
-        raise FedtwinError(f"--resume {str(path)!r}: the run was begun by fedtwin {begun}, and this is {__version__}.")
+        raise FedtwinError(f"{in_vain}: the run was begun by fedtwin {begun}, and this is {__version__}.")
     return config, bool(trace)
 
 
@@ -42,10 +44,10 @@ def _is_summary(found: Any) -> bool:
 
 def read_summary(path: Path) -> dict[str, Any]:
     """The summary of a finished run folder, or one sentence about why there is none that can be believed."""
-    if (path / SUMMARY_NAME).is_file():
+    if (path / SUMMARY_NAME).exists():
         require_as_written(path, SUMMARY_NAME, CONFIG_NAME)
     try:
-        summary: dict[str, Any] = json.loads((path / SUMMARY_NAME).read_text(encoding="utf-8"))
+        summary: dict[str, Any] = json.loads(plain_file(path / SUMMARY_NAME).read_text(encoding="utf-8"))
         if not _is_summary(summary):
             raise ValueError
     except (OSError, ValueError, LookupError, RecursionError, AttributeError):

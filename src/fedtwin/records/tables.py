@@ -7,9 +7,10 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from fedtwin.errors import FedtwinError
+from fedtwin.files import plain_file
 from fedtwin.records.checksums import names_written, require_as_written
 from fedtwin.records.files import ROUNDS_NAME, SUMMARY_NAME
-from fedtwin.records.folder import OLD_PARTS
+from fedtwin.records.folder import OLD_PARTS, part_name
 
 TRIES = 5
 Columns = Sequence[str] | None
@@ -21,24 +22,27 @@ def read_rounds(path: Path, columns: Columns = None, *, full_part: int | None = 
     ``full_part`` is the number of rows of a part that is full. A resumed run writes its parts again: with ``full_part``, those
     after one that is not full are left out, because they are still the ones from before. ``skip`` leaves out the first rows.
     """
+    missing = ""
     for _ in range(TRIES):
         try:
             return _rounds_as_they_lie(path, columns, full_part, skip)
-        except FileNotFoundError:  # the run ended meanwhile, and its parts have become one file
-            continue
+        except FileNotFoundError as error:  # the run ended meanwhile, and its parts have become one file
+            missing = str(error)
+    if missing:
+        raise FedtwinError(f"{str(path / ROUNDS_NAME)!r} is damaged: {missing} is missing.")
     raise FedtwinError(f"{str(path)!r} has no {ROUNDS_NAME}: it is no run folder, or its run kept no records.")
 
 
 def _rounds_as_they_lie(path: Path, columns: Columns, full_part: int | None, skip: int) -> pa.Table:
-    whole = path / ROUNDS_NAME
-    if whole.is_file():
-        if (path / SUMMARY_NAME).exists():
+    whole, finished = path / ROUNDS_NAME, (path / SUMMARY_NAME).exists()
+    if whole.is_file() or (finished and whole.exists()):
+        if finished:
             require_as_written(path, ROUNDS_NAME)
         return read_file(whole, columns).slice(skip)
     parts = next((place for place in (whole, path / OLD_PARTS) if place.is_dir()), whole)
     tables: list[pa.Table] = []
     parts_to_skip, skip = divmod(skip, full_part) if full_part is not None else (0, skip)
-    for part in sorted(parts.glob("part-*.parquet"))[parts_to_skip:]:
+    for part in _numbered(parts)[parts_to_skip:]:
         tables.append(read_file(part, columns))
         if full_part is not None and tables[-1].num_rows < full_part:
             break
@@ -50,12 +54,21 @@ def _rounds_as_they_lie(path: Path, columns: Columns, full_part: int | None, ski
         raise FedtwinError(f"{str(parts)!r} is damaged: its parts have different columns.") from None
 
 
+def _numbered(parts: Path) -> list[Path]:
+    """The parts in their order, none of which is missing in between."""
+    found = sorted(parts.glob("part-*.parquet"))
+    for number, part in enumerate(found):
+        if part.name != part_name(number):
+            raise FileNotFoundError(part_name(number))
+    return found
+
+
 def read_table(folder: Path, name: str, schema: pa.Schema, *, finished: bool) -> pa.Table:
     """A table of a run folder; empty, with the columns of the schema, where the run has written none."""
     path = folder / name
     if not path.exists() and not (finished and name in names_written(folder)):
         return schema.empty_table()
-    if finished:
+    if finished or name in names_written(folder):
         require_as_written(folder, name)
     try:
         table = read_file(path)
@@ -73,11 +86,14 @@ def require_columns(table: pa.Table, schema: pa.Schema, path: Path) -> None:
 
 
 def read_file(path: Path, columns: Columns = None) -> pa.Table:
-    """One Parquet file, opened once, so that one that takes its place meanwhile does not matter."""
+    """One Parquet file whose checksums are right, opened once, so that one that takes its place meanwhile does not matter."""
     try:
-        with pq.ParquetFile(path) as file:
-            return file.read(columns=None if columns is None else list(columns))
+        with pq.ParquetFile(plain_file(path), page_checksum_verification=True) as file:
+            table = file.read(columns=None if columns is None else list(columns))
+            if table.num_rows != file.metadata.num_rows:
+                raise OSError(f"it should have {file.metadata.num_rows} rows")
+            return table
     except FileNotFoundError:
-        raise
-    except (pa.ArrowException, OSError) as error:
+        raise FileNotFoundError(path.name) from None
+    except (pa.ArrowException, OSError, ValueError) as error:
         raise FedtwinError(f"{str(path)!r} cannot be read: {str(error).splitlines()[0].rstrip('.')}.") from None

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
-from fedtwin.errors import FedtwinError
+from fedtwin.given import seconds_given
 
 if TYPE_CHECKING:
     from fedtwin.live.run.events import Event
@@ -40,9 +40,8 @@ class News:
 
 def follow(next_news: Callable[[], News], *, every_s: float, timeout_s: float | None) -> Iterator[News]:
     """News as they come; the end when the run is finished, or when nothing has come for ``timeout_s``."""
-    for name, value in (("every_s", every_s), ("timeout_s", timeout_s)):
-        if value is not None and not value >= 0.0:
-            raise FedtwinError(f"follow({name}={value!r}): it must be 0 or more seconds.")
+    every_s = seconds_given("follow(every_s)", every_s)
+    timeout_s = None if timeout_s is None else seconds_given("follow(timeout_s)", timeout_s)
     return _follow(next_news, every_s, timeout_s)
 
 

@@ -94,12 +94,19 @@ def _array(column: "pa.ChunkedArray[Any]") -> NDArray[Any]:
 
 
 def _begins(round_: Ints, first: int, where: str) -> Ints:
-    opens = np.ones(len(round_) - first, np.bool_)
-    opens[1:] = round_[first + 1 :] != round_[first:-1]
-    begins = first + np.flatnonzero(opens)
-    if not np.array_equal(round_[begins], np.arange(1, len(begins) + 1)) or round_[:first].any():
+    require_numbered(round_[first:], where)
+    if round_[:first].any():
+        raise FedtwinError(f"{where} is damaged: its first dispatches are not of round 0.")
+    return first + np.flatnonzero(np.diff(round_[first:], prepend=0))
+
+
+def require_numbered(round_: Ints, where: str, first: int | None = 1) -> None:
+    """One sentence where a round is missing between two rows; ``first`` is that of the first row, if it is known."""
+    if not len(round_):
+        return
+    steps = np.diff(round_)
+    if (first is not None and round_[0] != first) or ((steps < 0) | (steps > 1)).any():
         raise FedtwinError(f"{where} is damaged: its rounds are not numbered 1, 2, 3, ….")
-    return begins
 
 
 def _last_is_whole(columns: dict[str, NDArray[Any]], begins: Ints, config: Config) -> bool:

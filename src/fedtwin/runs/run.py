@@ -11,8 +11,10 @@ from numpy.typing import NDArray
 
 from fedtwin.config import Config, load_config
 from fedtwin.errors import FedtwinError
+from fedtwin.files import plain_file
+from fedtwin.given import path_given, seconds_given, whole_number
 from fedtwin.records.checksums import names_written, require_as_written
-from fedtwin.records.files import CONFIG_NAME, ROUNDS_NAME, SUMMARY_NAME, UNFINISHED_NAME
+from fedtwin.records.files import CONFIG_NAME, SUMMARY_NAME, UNFINISHED_NAME
 from fedtwin.runs.following import News, follow
 from fedtwin.twin import Twin
 
@@ -37,7 +39,7 @@ class Run(ABC):
     @cached_property
     def config(self) -> Config:
         """All settings of the run."""
-        if self.finished:
+        if self.finished or (self.path / UNFINISHED_NAME).exists():
             require_as_written(self.path, CONFIG_NAME)
         return load_config(self.path / CONFIG_NAME)
 
@@ -96,7 +98,7 @@ class Run(ABC):
         if self.finished and path.name == MODEL_NAME:
             require_as_written(self.path, MODEL_NAME)
         try:
-            return dict(load_file(path))
+            return dict(load_file(plain_file(path)))
         except (OSError, ValueError, KeyError, SafetensorError) as error:
             raise FedtwinError(f"{str(path)!r} cannot be read: {str(error).rstrip('.')}.") from None
 
@@ -113,14 +115,13 @@ class Run(ABC):
         if round is not None and seconds is not None:
             raise FedtwinError("twin(round=…, seconds=…): a moment is named by one of the two.")
         if round is not None:
-            if isinstance(round, bool) or not hasattr(round, "__index__"):
+            number = whole_number(round)
+            if number is None:
                 raise FedtwinError(f"twin(round={round!r}): a round is a whole number; a time is twin(seconds=…).")
-            return self._twin_at_round(round.__index__())
+            return self._twin_at_round(number)
         if seconds is None:
             return self._last_twin()
-        if not seconds >= 0.0:
-            raise FedtwinError(f"twin(seconds={seconds!r}): the clock of a run begins at 0.")
-        return self._twin_at_seconds(float(seconds))
+        return self._twin_at_seconds(seconds_given("twin(seconds)", seconds))
 
     def follow(self, *, every_s: float = 0.5, timeout_s: float | None = None) -> Iterator[News]:
         """What is written, as it is written: first all that is there, then what is new, until the run is finished.
@@ -152,14 +153,14 @@ class Run(ABC):
 
 def open_run(path: str | Path) -> Run:
     """The run in a folder. Only what is asked of it is read."""
-    folder = Path(path)
+    folder = path_given("folder", path)
     if not (folder / CONFIG_NAME).is_file():
         raise FedtwinError(f"{str(folder)!r} is not the folder of a run: it has no {CONFIG_NAME}.")
     if (folder / LEDGER_NAME).exists():
         from fedtwin.runs.live import LiveRunFolder
 
         return LiveRunFolder(folder)
-    if not any((folder / name).exists() for name in (SUMMARY_NAME, UNFINISHED_NAME, ROUNDS_NAME)):
+    if not any((folder / name).exists() for name in (SUMMARY_NAME, UNFINISHED_NAME)):
         raise FedtwinError(f"{str(folder)!r} is not the folder of a run: no run has begun beside its {CONFIG_NAME}.")
     from fedtwin.runs.simulated import SimulatedRun
 

@@ -8,14 +8,23 @@ from typing import Any
 import pyarrow as pa
 
 from fedtwin.errors import FedtwinError
+from fedtwin.files import plain_file
 from fedtwin.records import DEVICES, EVALUATIONS, REFUSALS, read_rounds, read_summary, rounds_schema
-from fedtwin.records.files import DEVICES_NAME, EVALUATIONS_NAME, REFUSALS_NAME, ROUNDS_NAME, START_NAME, UNFINISHED_NAME
-from fedtwin.records.folder import rows_of_a_full_part
+from fedtwin.records.files import (
+    DEVICES_NAME,
+    EVALUATIONS_NAME,
+    REFUSALS_NAME,
+    ROUNDS_NAME,
+    START_NAME,
+    SUMMARY_NAME,
+    UNFINISHED_NAME,
+)
+from fedtwin.records.folder import part_name, rows_of_a_full_part
 from fedtwin.records.tables import read_table, require_columns
 from fedtwin.records.tasks import TASKS
 from fedtwin.runs.following import News
 from fedtwin.runs.history import History
-from fedtwin.runs.rows import COLUMNS, Rows, rows_of
+from fedtwin.runs.rows import COLUMNS, Rows, require_numbered, rows_of
 from fedtwin.runs.run import Run
 from fedtwin.runs.sums import described, summary_of
 from fedtwin.twin import Twin
@@ -34,6 +43,9 @@ class SimulatedRun(Run):
 
     @cached_property
     def start(self) -> pa.Table:
+        needed = self.config.run.mode == "async" and any((self.path / ROUNDS_NAME).glob(part_name(0)))
+        if needed and not (self.path / START_NAME).exists():
+            raise FedtwinError(f"{str(self.path)!r} is damaged: {START_NAME} is missing.")
         return self._table(START_NAME, self._schema)
 
     @cached_property
@@ -54,28 +66,39 @@ class SimulatedRun(Run):
 
     @cached_property
     def _mark(self) -> dict[str, Any]:
-        """``unfinished.json``, which names a run that has not ended; empty where it is missing or says nothing."""
+        """``unfinished.json``, which names a run that has not ended; empty where the run has."""
+        path = self.path / UNFINISHED_NAME
         try:
-            mark = json.loads((self.path / UNFINISHED_NAME).read_text(encoding="utf-8"))
+            mark = json.loads(plain_file(path).read_text(encoding="utf-8"))
         except (OSError, ValueError, RecursionError):
             mark = None
-        return mark if isinstance(mark, dict) else {}
+        if isinstance(mark, dict) and isinstance(mark.get("trace"), bool):
+            return mark
+        if (self.path / SUMMARY_NAME).exists():
+            return {}
+        raise FedtwinError(f"{str(path)!r} is damaged: what it should say of the run cannot be read.")
+
+    @property
+    def _traced(self) -> bool:
+        return self._mark.get("trace") is True
 
     @cached_property
     def _schema(self) -> pa.Schema:
-        return rounds_schema(trace=self._mark.get("trace") is True, learning=self.config.learning is not None)
+        return rounds_schema(trace=self._traced, learning=self.config.learning is not None)
 
     def _table(self, name: str, schema: pa.Schema) -> pa.Table:
         return read_table(self.path, name, schema, finished=self.finished)
 
     def _read_rounds(self, schema: pa.Schema, skip: int = 0) -> pa.Table:
         """All columns, or with a smaller schema those; without the first ``skip`` rows."""
-        full = rows_of_a_full_part(self.config, trace=self._mark.get("trace") is True)
+        full = rows_of_a_full_part(self.config, trace=self._traced)
         columns = None if schema is self._schema else schema.names
         table = read_rounds(self.path, columns, full_part=full, skip=skip)
         if table.num_columns == 0:
             return schema.empty_table()
         require_columns(table, schema, self.path / ROUNDS_NAME)
+        if not self.finished:
+            require_numbered(table["round"].to_numpy(), repr(str(self.path)), first=None if skip else 1)
         return table
 
     @cached_property

@@ -4,6 +4,7 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from fedtwin.errors import FedtwinError
+from fedtwin.given import function_or_none
 from fedtwin.learning.evaluation import Evaluation
 from fedtwin.records import Row
 
@@ -97,8 +98,7 @@ def _follows(one: Any) -> bool:
 
 def _heard_by(objects: Iterable[Any], name: str, function: Any) -> tuple[Callable[[Any], Any], ...]:
     """The methods of a name, those that are not overridden left out, and the function given by itself."""
-    if function is not None and not callable(function):
-        raise FedtwinError(f"{name} = {function!r} is a {type(function).__name__}: a function is needed.")
+    function = function_or_none(name, function)
     methods = [method for one in objects if callable(method := getattr(one, name, None))]
     heard = [method for method in methods if getattr(method, "__func__", None) is not getattr(Callback, name)]
     return tuple(heard) if function is None else (*heard, function)

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from fedtwin.config import Config, ConfigLike, config_hash
 from fedtwin.errors import CannotCompileError, EnginesDifferError, FedtwinError, FedtwinWarning, UnfitCheckpointError
+from fedtwin.given import function_or_none, path_given, path_or_none, rounds_given, seconds_given
 from fedtwin.records.folder import clear_rounds
 from fedtwin.records.reading import read_unfinished
 from fedtwin.sim.callbacks import Listeners, OnEnd, OnEvaluation, OnRound
@@ -52,7 +53,7 @@ def simulate(
     :param out: a new folder for the records (docs/records.md). Without it they stay in the result.
     :param trace: also record queue and score of every device at every decision.
     :param records: False: only the summary is kept, if there is no folder.
-    :param checkpoints: rounds at which ``Result.series`` is sampled.
+    :param checkpoints: rounds at which ``Result.series`` is sampled, from 1 to ``run.rounds``.
     :param progress: is called with the number of selections so far.
     :param callbacks: one or several objects that follow the run (``Callback``).
     :param on_round: is called with every ``Row``, like the method of a ``Callback``.
@@ -66,12 +67,12 @@ def simulate(
     if sentence := impossible_min_mean_samples(config):
         warnings.warn(sentence, FedtwinWarning, stacklevel=2)
     wanted = Wanted(
-        out=Path(out) if out is not None else None,
+        out=path_or_none("out", out),
         trace=trace,
         records=records,
-        checkpoints=checkpoints,
-        progress=progress,
-        checkpoint_every_s=checkpoint_every_s,
+        checkpoints=rounds_given("checkpoints", checkpoints, config.run.rounds),
+        progress=function_or_none("progress", progress),
+        checkpoint_every_s=seconds_given("checkpoint_every_s", checkpoint_every_s),
         executor=executor,
         listeners=Listeners(callbacks, on_round, on_evaluation, on_end),
     )
@@ -92,7 +93,7 @@ def resume(
 
     Without one that can be used the training is done again. Callbacks hear of the replayed rounds too.
     """
-    path = Path(folder)
+    path = path_given("folder", folder)
     config, trace = read_unfinished(path)
     wanted = Wanted(
         out=path,

@@ -19,7 +19,7 @@ from tests.conftest import FEDTWIN, LIMIT_S, hears_interrupts, run_cli, until, w
 def jobs(count: int, rounds: int = 120) -> list[Job]:
     names = ["cu-ucb", "Sy-fairness"]
     return [
-        Job(build_config({}, {"run.seed": k, "run.rounds": rounds, "policy.name": names[k % 2]}), (1, 50, 120))
+        Job(build_config({}, {"run.seed": k, "run.rounds": rounds, "policy.name": names[k % 2]}), (1, min(50, rounds), rounds))
         for k in range(count)
     ]
 
@@ -84,7 +84,7 @@ def test_a_comparison_interrupted_without_a_folder_says_what_is_lost(tmp_path: P
     until(lambda: asked.exists() and asked.stat().st_size > 2 * 40 * 30, "two runs or more", process)
     process.send_signal(signal.SIGINT)
     _, errors = process.communicate(timeout=LIMIT_S)
-    assert process.returncode == 130 and "Finished runs are lost: with --out DIR they would be kept" in errors, errors
+    assert process.returncode == 130 and "Finished runs are lost: with --out DIR (out=DIR) they would be kept" in errors, errors
 
 
 @pytest.mark.parametrize("moment", ["imports", "workers start"])

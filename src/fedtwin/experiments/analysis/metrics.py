@@ -6,6 +6,7 @@ from typing import Any
 
 from fedtwin.errors import FedtwinError
 from fedtwin.experiments.analysis.summaries import COLUMNS, TO_ACCURACY
+from fedtwin.given import names_given
 from fedtwin.learning.evaluation import Evaluation
 from fedtwin.records.reading import OF_TRAINING
 
@@ -15,8 +16,7 @@ def chosen_metrics(metrics: str | Sequence[str] | None, accuracy: float | None, 
 
     One that the runs will not have is one sentence.
     """
-    given = [metrics] if isinstance(metrics, str) else list(metrics or ["mean_cost"])
-    asked = [name.strip() for names in given for name in names.split(",") if name.strip()]
+    asked = names_given("metrics", "mean_cost" if metrics is None or metrics == [] else metrics)
     if accuracy is not None:
         if isinstance(accuracy, bool) or not isinstance(accuracy, int | float) or not 0.0 < accuracy <= 1.0:
             raise FedtwinError(f"accuracy = {accuracy!r} is not allowed: it must be above 0 and at most 1, such as 0.9.")

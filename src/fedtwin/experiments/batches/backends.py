@@ -17,6 +17,7 @@ from typing import Protocol, TypeVar
 
 from fedtwin.experiments.batches.job import Done, Line, Packed, run_packed, weight
 from fedtwin.experiments.batches.pools import each_apart, give, require_that_workers_start
+from fedtwin.given import workers_given, wrong_kind
 from fedtwin.usercode import only_here
 
 CHUNK_S = 0.1
@@ -48,6 +49,9 @@ def default_workers() -> int:
 def open_backend(workers: int | None = None, ray: str | None = None) -> Iterator[Backend]:
     """Worker processes, kept until the end; with ``ray`` the cluster at that address, or one started here (``local``)."""
     backend: Backend
+    workers = workers_given(workers)
+    if ray is not None and not isinstance(ray, str):
+        raise wrong_kind("ray", ray, "an address, auto or local")
     if ray is not None:
         from fedtwin.experiments.batches.ray_backend import RayBackend
 

@@ -14,6 +14,7 @@ from pathlib import Path
 
 from fedtwin.errors import FedtwinError
 from fedtwin.experiments.batches.job import Line, outcome_of
+from fedtwin.files import plain_file
 from fedtwin.records.lock import Lock
 
 Write = Callable[[Sequence[Line]], None]
@@ -33,7 +34,7 @@ def read_journal(path: Path | None) -> Journal:
     if path is None or not path.exists():
         return journal
     try:
-        with path.open("rb") as file:
+        with plain_file(path).open("rb") as file:
             for text in filter(bytes.strip, file):
                 _take(text, journal)
     except OSError as error:

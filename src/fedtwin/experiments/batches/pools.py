@@ -49,7 +49,7 @@ def require_that_workers_start() -> None:
     try:
         future.result()
     except BrokenProcessPool:
-        raise FedtwinError("Worker processes end before they do anything: try --workers 1.") from None
+        raise FedtwinError("Worker processes end before they do anything: try one worker (--workers 1, workers=1).") from None
     finally:
         pool.shutdown()
 
@@ -61,7 +61,7 @@ def each_apart(suspects: Sequence[Packed], workers: int) -> Iterator[list[Line]]
     """
     if not suspects:
         return
-    sentence = "A worker process was killed, perhaps for want of memory (then try fewer --workers)"
+    sentence = "A worker process was killed, perhaps for want of memory (then try fewer workers)"
     more = f"{len(suspects)} that were under way are done again, each in a process of its own"
     warnings.warn(f"{sentence}. Of the runs, {more}.", FedtwinWarning, stacklevel=2)
     died: list[Packed] = []

@@ -1,10 +1,11 @@
 """What a scheme is: whatever is compared, swept or drawn becomes a configuration here, and nowhere else."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 from fedtwin.config import Config, beside, build_config, replace_settings
 from fedtwin.errors import FedtwinError
+from fedtwin.given import wrong_kind
 from fedtwin.policies import OraclePolicy, Policy
 from fedtwin.registry import SCHEMES, find_scheme
 from fedtwin.sim.given import configured
@@ -33,10 +34,12 @@ def chosen_schemes(schemes: str | Sequence[Scheme] | None, default: Sequence[str
     """A list of schemes, or text with commas between them; by default the others."""
     if schemes is None:
         return list(default)
+    if not isinstance(schemes, Iterable):
+        raise wrong_kind("schemes", schemes, "a name or a list of schemes")
     names: list[Scheme] = [name.strip() for name in schemes.split(",")] if isinstance(schemes, str) else list(schemes)
     names = [name for name in names if name]
     if not names:
-        raise FedtwinError(f"--schemes {schemes!r} names none: choose from {', '.join(SCHEMES)}.")
+        raise FedtwinError(f"schemes = {schemes!r} names none: choose from {', '.join(SCHEMES)}.")
     return names
 
 

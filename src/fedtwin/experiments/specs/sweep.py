@@ -59,6 +59,8 @@ class SweepSpec(BaseModel):
             raise ValueError("it must be a section of settings")
         nested = {key: values for key, values in grid.items() if isinstance(values, dict)}
         flat = {**{key: values for key, values in grid.items() if key not in nested}, **flat_settings(nested)}
+        if twice := [name for name in flat_settings(nested) if name in grid]:
+            raise ValueError(f"{twice[0]} is there twice, with its name in quotes and without: leave one out")
         for name, values in flat.items():
             if not isinstance(values, list) or not values:
                 raise ValueError(f"{name} = {values!r} must be a list of values, such as [0.5, 1.0]")

@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fedtwin.errors import FedtwinError
+from fedtwin.files import plain_file
 from fedtwin.learning.data.catalog import CATALOG, cached_folder
 
 ARRAYS = ("x_train", "y_train", "x_test", "y_test")
@@ -69,7 +70,7 @@ def load_dataset(name: str) -> Dataset:
         known = ", ".join([EMBEDDED, *CATALOG])
         raise FedtwinError(f"learning.dataset = {name!r} is unknown: choose one of {known}, or a .npz file of your own.")
     try:
-        with path.open("rb") as file:
+        with plain_file(path).open("rb") as file:
             return _checked(name, _from_npz(name, file))
     except OSError as error:
         raise FedtwinError(f"learning.dataset = {name!r} cannot be read: {error.strerror or error}.") from None

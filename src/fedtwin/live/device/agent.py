@@ -18,7 +18,7 @@ from fedtwin.live.device.delivery import PUBLISH_TIMEOUT_S, RETRY_S
 from fedtwin.live.device.planner import AgentOptions, Planner
 from fedtwin.live.device.work import TaskWork
 from fedtwin.live.logs import say
-from fedtwin.live.wire.protocol import Hello, Subjects, Welcome, misfit
+from fedtwin.live.wire.protocol import FAREWELL, Hello, Subjects, Welcome, misfit
 from fedtwin.live.wire.transport import close, connect, unless_stopped
 
 CALL_JITTER_S = 0.3
@@ -40,7 +40,7 @@ class Agent:
         self._stop, self._wake = asyncio.Event(), asyncio.Event()
         self._subscriptions: list[Subscription] = []
         self._welcome: Welcome | None = None
-        self._other_run = self._unheard = False
+        self._other_run = self._unheard = self._parted = False
         self._client: Client
 
     def stop(self) -> None:
@@ -57,6 +57,7 @@ class Agent:
             credentials=options.credentials,
             insecure=options.insecure,
             on_reconnect=self._say_hello_again,
+            expected=lambda: self._parted,
         )
         client = await unless_stopped(connecting, self._stop)
         if client is None:
@@ -84,7 +85,7 @@ class Agent:
         welcome = await self._hello(Hello())
         if welcome is None:
             return False
-        self._welcome, self._other_run, self._unheard = welcome, False, False
+        self._welcome, self._other_run, self._unheard, self._parted = welcome, False, False, False
         config = Config.model_validate(welcome.config)
         emulated, devices = self._options.fleet_device, config.fleet.devices
         if emulated is not None and not welcome.fleet_is_drawn:
@@ -169,10 +170,14 @@ class Agent:
                 self._wake.set()
                 return
             await self._client.request(subject, self._introduction(fresh=False).encoded(), timeout=PUBLISH_TIMEOUT_S)
-            self._unheard = False
+            self._unheard = self._parted = False
 
-    async def _on_call(self, message: Msg) -> None:  # noqa: ARG002
-        """The edge server was started again and wants to hear everybody, not all at once."""
+    async def _on_call(self, message: Msg) -> None:
+        """The edge server was started again and wants to hear everybody, not all at once; or it ends and says so."""
+        if message.data == FAREWELL:
+            say(logging.INFO, "the edge server has ended", device=self._name, run=self._options.run)
+            self._parted = True
+            return
         await asyncio.sleep(random.uniform(0.0, CALL_JITTER_S))
         await self._say_hello_again()
 

@@ -7,6 +7,7 @@ from pathlib import Path
 from pydantic import ValidationError
 
 from fedtwin.errors import FedtwinError
+from fedtwin.files import plain_file
 from fedtwin.live.run.events import EVENT, Event
 
 LEDGER_NAME = "ledger.jsonl"
@@ -50,7 +51,7 @@ class LedgerReader:
     def read(self) -> Iterator[Event]:
         """Every event that was written whole. The last line may be torn, or not finished yet; any other is an error."""
         try:
-            with self._path.open("rb") as file:
+            with plain_file(self._path).open("rb") as file:
                 file.seek(self._place)
                 for line in file:
                     if not line.endswith(b"\n"):

@@ -222,10 +222,14 @@ def _check_it_is_the_same(core: Core, path: Path) -> None:
     """Settings, protocol and code are those the run was begun with, and it is not finished."""
     began, folder = core.began, str(path)
     if began is None:
-        raise FedtwinError(f"--resume {folder!r}: the ledger is empty, the run never began; remove the folder.")
+        raise FedtwinError(f"{folder!r} cannot be resumed: the ledger is empty, the run never began; remove the folder.")
     if began.config_hash != config_hash(core.config, load_models=False):
-        raise FedtwinError(f"--resume {folder!r}: config.toml, or a file or code it names, has changed since the run began.")
+        raise FedtwinError(
+            f"{folder!r} cannot be resumed: config.toml, or a file or code it names, has changed since the run began."
+        )
     if began.protocol != PROTOCOL_VERSION:
-        raise FedtwinError(f"--resume {folder!r}: the run speaks protocol {began.protocol}, this is {PROTOCOL_VERSION}.")
+        raise FedtwinError(
+            f"{folder!r} cannot be resumed: the run speaks protocol {began.protocol}, this is {PROTOCOL_VERSION}."
+        )
     if core.finished and (path / SUMMARY_NAME).exists():
-        raise FedtwinError(f"--resume {folder!r}: this run is finished, there is nothing to resume.")
+        raise FedtwinError(f"{folder!r} cannot be resumed: this run is finished, there is nothing to resume.")

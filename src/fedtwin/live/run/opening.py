@@ -44,18 +44,18 @@ def begin(folder: Path, config: Config, run: str, initial: bytes) -> LiveRun:
         ledger.close()
         draft.rename(folder)
     except OSError as error:
-        raise FedtwinError(f"--out {str(folder)!r} cannot be written: {error.strerror}.") from None
+        raise FedtwinError(f"out = {str(folder)!r} cannot be written: {error.strerror}.") from None
     return LiveRun(folder, resumed=False)
 
 
 def require_new(folder: Path) -> None:
     """Nothing is ever written over."""
     if folder.exists():
-        raise FedtwinError(f"--out {str(folder)!r} exists already: name a folder that does not, nothing is overwritten.")
+        raise FedtwinError(f"out = {str(folder)!r} exists already: name a folder that does not, nothing is overwritten.")
 
 
 def resume(folder: Path) -> LiveRun:
     """A run that was begun before, as its ledger has it."""
     if not (folder / LEDGER_NAME).exists():
-        raise FedtwinError(f"--resume {str(folder)!r} is not the folder of a live run.")
+        raise FedtwinError(f"{str(folder)!r} is not the folder of a live run.")
     return LiveRun(folder, resumed=True)

@@ -1,6 +1,7 @@
 """The records of a live run, made from its ledger: the same files as a simulation's, and every task beside its prediction."""
 
 import math
+from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -32,6 +33,7 @@ from fedtwin.records.summary import run_summary
 from fedtwin.records.tasks import TASKS, TASKS_NAME
 
 MODEL_NAME = "model.safetensors"
+MIXED_IN = ("applied", "late")
 
 
 def write_records(folder: Path, core: Core) -> dict[str, Any]:
@@ -103,13 +105,19 @@ def summary_of(state: State, book: Book, described: Callable[[Summary], dict[str
     means = tally.summary(
         virtual_time_s=state.last_at_s - book.start_s,
         rounds=state.round,
-        trained=[device.selections * device.samples.value for device in state.twin.devices],
+        trained=_trained(state, book),
         total_queue=state.coordinator.total_queue_at_the_end(),
     )
     evaluated = {}
     if book.evaluations:
         evaluated = {"test_loss": book.evaluations[-1].test_loss, "test_accuracy": book.evaluations[-1].test_accuracy}
     return {**described(means), **evaluated, **extra}
+
+
+def _trained(state: State, book: Book) -> list[float]:
+    """Samples of every device, once for each of its tasks that was mixed in; the first dispatches are counted in no mean."""
+    mixed_in = Counter(task["device"] for task in book.tasks.values() if task["round"] > 0 and task["outcome"] in MIXED_IN)
+    return [mixed_in[number] * device.samples.value for number, device in enumerate(state.twin.devices)]
 
 
 def read_tasks(folder: Path) -> pa.Table:

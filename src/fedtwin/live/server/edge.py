@@ -25,13 +25,14 @@ from fedtwin.live.server.uploads import Uploads
 from fedtwin.live.server.worker import Worker
 from fedtwin.live.views.metrics import Metrics
 from fedtwin.live.views.mirror import Mirror, open_mirror
+from fedtwin.live.wire.protocol import FAREWELL
 from fedtwin.live.wire.transport import close, end_tasks, unless_stopped
 from fedtwin.live.wire.troubles import TROUBLES, words_of
 
 TICK_S, PAUSED_S = 0.05, 2.0
 MIRROR_EVERY_S = 0.5
 READY_TRIES, READY_PAUSE_S = 50, 0.2
-OPEN_S = 30.0
+OPEN_S, FAREWELL_S = 30.0, 1
 
 
 @dataclass
@@ -102,9 +103,16 @@ class EdgeServer:
             with suppress(*TROUBLES):
                 await asyncio.wait_for(self._write_mirror(), timeout=5.0)
             self._run.commit(events.Stopped(at_s=self._run.now_s(), finished=finished))
+            await self._say_farewell()
             return finished
         finally:
             await close(client)
+
+    async def _say_farewell(self) -> None:
+        """So that a broker which ends with us is no surprise to the devices."""
+        with suppress(*TROUBLES):
+            await self._context.client.publish(self._context.subjects.call, FAREWELL)
+            await self._context.client.flush(FAREWELL_S)
 
     async def _open_until_it_works(self) -> bool:
         """The broker may be killed at this very moment."""

@@ -14,6 +14,7 @@ from fedtwin.errors import FedtwinError
 
 PROTOCOL_VERSION: Literal[1] = 1
 NAME = r"^[A-Za-z0-9_-]{1,64}$"
+FAREWELL = b"farewell"  # on ``call``: the edge server ends, and its broker perhaps with it
 TOKEN_HEADER = "Fedtwin-Token"
 MESSAGE_SLACK_BYTES = 4096  # headers and JSON beside a model in one message
 UPLOAD_SLACK_BYTES = 65536  # an upload may be so much larger than the model: other programs write longer headers

@@ -39,11 +39,13 @@ async def connect(
     on_disconnect: Callback | None = None,
     on_reconnect: Callback | None = None,
     keep_trying: bool = True,
+    expected: Callable[[], bool] = lambda: False,
 ) -> "Client":
     """A connection that comes back by itself, for ever.
 
     With ``keep_trying`` the first connection is tried until it works, and what stands in its way is logged once; without, one
     failure is a ``FedtwinError``. A device that is revoked while connected is cut off, and then refused at every attempt.
+    A connection that is lost is a warning, unless that is ``expected``.
     """
     for server in servers:
         check_address(server, credentials=credentials, insecure=insecure)
@@ -52,7 +54,7 @@ async def connect(
     told = ""
     while True:
         try:
-            return await _connected(servers, name, inbox, context, on_disconnect, on_reconnect)
+            return await _connected(servers, name, inbox, context, on_disconnect, on_reconnect, expected)
         except (TimeoutError, OSError, _nats_error()) as error:
             sentence = _sentence(servers, error, context is not None)
             if not keep_trying:
@@ -70,10 +72,11 @@ async def _connected(
     context: ssl.SSLContext | None,
     on_disconnect: Callback | None,
     on_reconnect: Callback | None,
+    expected: Callable[[], bool],
 ) -> "Client":
     from fedtwin.live.wire.client import Client
 
-    client, last = Client(), _LastTrouble()
+    client, last = Client(), _LastTrouble(expected)
 
     async def closed() -> None:
         error = client.last_error
@@ -143,7 +146,8 @@ async def close(client: "Client", limit_s: float = CLOSE_S) -> None:
 class _LastTrouble:
     """Hears what the library has to say: kept while the first connection is made, logged afterwards, the same thing once."""
 
-    def __init__(self) -> None:
+    def __init__(self, expected: Callable[[], bool]) -> None:
+        self._expected = expected
         self.error: Exception | None = None
         self.settled: Exception | None = None
         self.client: Client | None = None
@@ -152,7 +156,8 @@ class _LastTrouble:
         before, self.error = self.error, error
         if self.client is None or repr(before) == repr(error):
             return
-        LOG.warning("%s: %s.", self.client.options["name"], reason_of(error))
+        level = logging.INFO if self._expected() else logging.WARNING
+        LOG.log(level, "%s: %s.", self.client.options["name"], reason_of(error))
         if _is_refusal(error):
             self.client.options["reconnect_time_wait"] = REFUSED_S
 

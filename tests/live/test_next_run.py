@@ -38,7 +38,7 @@ def test_a_device_that_outlives_its_run_joins_the_next_with_its_settings(tmp_pat
 
 def test_the_normal_end_of_a_run_is_no_warning_to_a_device_and_a_lost_broker_is(tmp_path: Path) -> None:
     """The broker of the edge server ends with it; the device has been told, and waits for the next run."""
-    port = free_port()
+    port = own_port()
     with plant(tmp_path) as fleet:
         fleet.new_edge("--rounds", 5, "--listen", f"127.0.0.1:{port}", fleet__devices=1, fleet__channels=1)
         fleet.device("d0", fleet.url(), *EMULATED)

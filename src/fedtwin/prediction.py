@@ -3,7 +3,7 @@
 import math
 from collections.abc import Callable
 
-from fedtwin.formulas.power import COMPUTE_ENERGY, COMPUTE_TIME, Plan
+from fedtwin.formulas.power import Plan
 from fedtwin.formulas.terms import Terms
 from fedtwin.policies.base import Prediction
 
@@ -14,10 +14,10 @@ def predict(rule: PowerRuleOf, terms: Terms, gain: float, cpu_hz: float, samples
     """At a gain and a CPU frequency that may be unknown yet (NaN)."""
     if math.isnan(gain) or math.isnan(cpu_hz):
         return Prediction(math.nan, math.nan, math.nan, False, False)
-    return prediction_in(rule(terms, gain, cpu_hz, samples))
+    plan = rule(terms, gain, cpu_hz, samples)
+    return prediction_in(plan, rule(terms, gain, cpu_hz, 0.0).feasible if not plan.feasible else False)
 
 
-def prediction_in(plan: Plan) -> Prediction:
-    by_its_cpu = plan.reason == COMPUTE_TIME or plan.reason == COMPUTE_ENERGY
+def prediction_in(plan: Plan, by_its_cpu: bool) -> Prediction:
     time_s, energy_j = plan.compute_s + plan.upload_s, plan.compute_j + plan.upload_j
     return Prediction(time_s, energy_j, plan.cost, plan.feasible, by_its_cpu)

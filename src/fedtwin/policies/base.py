@@ -25,7 +25,7 @@ class Prediction(NamedTuple):
     feasible: bool
     """Whether there is a power that meets C5 and C6."""
     by_its_cpu: bool
-    """It would decline whatever its link: its CPU alone, as heard so far, needs more than T_max or E_max."""
+    """It is predicted to decline and would not if its training took nothing: the CPU heard of decides, not the link alone."""
 
 
 class View(NamedTuple):

@@ -10,7 +10,7 @@ COST_OF_AN_OLD_REFUSAL = 1.0
 def predicted_cost(view: View) -> float:
     """Ω̂_n: 0 of a device never heard of; of one that would decline, infinite if its link of this moment decides, else 1.
 
-    Nobody starves by an old fact: neither by a link it had once, nor by a CPU that was too slow when it was heard of.
+    Nobody starves by an old fact: neither by a link it had once, nor by a CPU that was slow when it was heard of.
     """
     prediction: Prediction = view.prediction
     if math.isnan(prediction.cost):

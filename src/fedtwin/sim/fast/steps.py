@@ -309,7 +309,9 @@ def predicted(rules: Rules, fleet: Fleet, device: int, gain: float) -> Predictio
     cpu_hz = mean_heard(fleet.heard[device].cpu_hz_sum, fleet.heard[device].gains)
     if math.isnan(gain) or math.isnan(cpu_hz):
         return Prediction(math.nan, math.nan, math.nan, False, False)
-    return prediction_in(plan_of_power_rule(rules.terms, gain, cpu_hz, fleet.devices[device].samples))
+    plan = plan_of_power_rule(rules.terms, gain, cpu_hz, fleet.devices[device].samples)
+    by_its_cpu = plan_of_power_rule(rules.terms, gain, cpu_hz, 0.0).feasible if not plan.feasible else False
+    return prediction_in(plan, by_its_cpu)
 
 
 def told_anyway(prediction: Prediction) -> Prediction:

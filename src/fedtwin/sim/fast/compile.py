@@ -174,13 +174,13 @@ def _replaced(what: Exchanged) -> Replaced:
     found[steps.check_choice] = steps.refuse_nan if users else steps.trust_choice
     found[steps.checked] = steps.refuse_draw if users else steps.trust_draw
     found[steps.answer_of] = steps.answer_always if what.parts.availability is ALWAYS else steps.answer_if_available
-    little = looks_at_little(policy)
+    little, scored = looks_at_little(policy), isinstance(policy, Policy)
     found[steps.view_of] = steps.view_of_little if little else steps.full_view
+    found[choose.scan] = choose.scan_for_little if little and scored else choose.full_scan
     if little:
         found[as_if_told] = steps.nothing_to_tell
-    else:
+    if not (little and scored):
         found[plain_score] = no_score
-    found[choose.scan] = choose.scan_for_little if little else choose.full_scan
     found[steps.prediction_of] = steps.predicted if policy.predicts else steps.no_prediction
     found[prediction_as_if_told] = steps.told_anyway if policy.predicts else steps.still_no_prediction
     return {**found, **_of_gain(what.gain), **_of_records(what)}
@@ -190,7 +190,7 @@ def looks_at_little(policy: Policy | OraclePolicy) -> bool:
     """Whether it looks at nothing that changes by itself: known of those that have a lead, and of fedtwin's own."""
     if policy.lead is not None:
         return True
-    return isinstance(policy, Policy) and is_ours(policy.score) and not attributes_in(policy.score) & set(CHANGES_BY_ITSELF)
+    return is_ours(policy.score) and not attributes_in(policy.score) & set(CHANGES_BY_ITSELF)
 
 
 def _of_gain(gain: GainKnown) -> Replaced:

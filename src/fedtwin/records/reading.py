@@ -27,13 +27,9 @@ def read_unfinished(path: Path) -> tuple[Config, bool]:
         raise FedtwinError(f"{str(path)!r} is not the folder of an unfinished run.") from None
     config = load_config(path / CONFIG_NAME)
     if mark.get("hash_format") != HASH_FORMAT:
-        raise FedtwinError(
-            f"{in_vain}: an older fedtwin began this run and named it otherwise: run it anew."
-        )
+        raise FedtwinError(f"{in_vain}: an older fedtwin began this run and named it otherwise: run it anew.")
     if known_hash != config_hash(config):
-        raise FedtwinError(
-            f"{in_vain}: config.toml, or a file or code it names, has changed since the run began."
-        )
+        raise FedtwinError(f"{in_vain}: config.toml, or a file or code it names, has changed since the run began.")
     if begun != __version__:
         raise FedtwinError(f"{in_vain}: the run was begun by fedtwin {begun}, and this is {__version__}.")
     return config, bool(trace)

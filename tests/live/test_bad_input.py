@@ -4,10 +4,12 @@ import socket
 from collections.abc import Iterator
 from pathlib import Path
 
+import numpy as np
 import pytest
+from safetensors.numpy import save_file
 
 from tests.conftest import Cli
-from tests.live.plant import write_model
+from tests.live.plant import events_of, plant, write_model
 
 EDGE = ("edge", "--out", "run", "--initial", "model.safetensors")
 DEVICE = ("device", "press-1", "--server", "nats://127.0.0.1:1", "--no-training", "--samples", 5)
@@ -87,3 +89,30 @@ def test_a_folder_that_exists_is_not_written_to(cli: Cli, tmp_path: Path) -> Non
         done = cli(*arguments)
         assert done.returncode == 2 and "exists already" in done.stderr and done.stderr.count("\n") == 1
     assert [path.name for path in (tmp_path / "run").iterdir()] == ["mine.txt"]
+
+
+def test_a_board_whose_images_are_of_another_shape_is_told_when_it_joins(tmp_path: Path) -> None:
+    """The digits are 8 × 8; a board with pictures of 4 × 4 would fail in every task."""
+    pytest.importorskip("torch")
+    x, y = np.arange(40 * 16, dtype=np.uint8).reshape(40, 4, 4), np.arange(40) % 10
+    np.savez(tmp_path / "small.npz", x_train=x, y_train=y, x_test=x, y_test=y)
+    shapes = {
+        "1.weight": (64, 64),
+        "1.bias": (64,),
+        "3.weight": (64, 64),
+        "3.bias": (64,),
+        "5.weight": (10, 64),
+        "5.bias": (10,),
+    }
+    save_file({name: np.ones(shape, np.float32) for name, shape in shapes.items()}, tmp_path / "mlp.safetensors")
+    with plant(tmp_path) as fleet:
+        settings = {"learning__dataset": "digits", "fleet__devices": 1, "fleet__channels": 1}
+        fleet.edge("--out", fleet.run, "--initial", tmp_path / "mlp.safetensors", "--rounds", 3, **settings)
+        fleet.device("d0", fleet.url(), "--data", tmp_path / "small.npz")
+        assert fleet.ended("d0") == 2
+        said = fleet.log("d0").splitlines()[-1]
+        assert said.startswith(
+            "error: The edge server refuses 'd0': model: 1.weight has shape (64, 16) with this device's data"
+        )
+        assert "(64, 64) in the run" in said and "learning.dataset = 'digits'" in said
+        assert not events_of(fleet.run, "joined") and "refused" in fleet.log("edge") and "(64, 16)" in fleet.log("edge")

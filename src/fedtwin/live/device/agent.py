@@ -18,7 +18,7 @@ from fedtwin.live.device.delivery import PUBLISH_TIMEOUT_S, RETRY_S
 from fedtwin.live.device.planner import AgentOptions, Planner
 from fedtwin.live.device.work import TaskWork
 from fedtwin.live.logs import say
-from fedtwin.live.wire.protocol import FAREWELL, Hello, Subjects, Welcome, misfit
+from fedtwin.live.wire.protocol import FAREWELL, MOST_TENSORS, Hello, Subjects, Welcome, misfit
 from fedtwin.live.wire.transport import close, connect, unless_stopped
 
 CALL_JITTER_S = 0.3
@@ -122,7 +122,10 @@ class Agent:
             measures.append("cpu_hz")
         if self._meter.readable:
             measures.append("compute_j")
-        return Hello(samples=self._samples, hardware=board.hardware(), measures=measures, fresh=fresh)
+        tensors = getattr(self._options.trainer, "tensors", None)
+        if tensors is not None and len(tensors) > MOST_TENSORS:
+            tensors = None
+        return Hello(samples=self._samples, hardware=board.hardware(), measures=measures, fresh=fresh, tensors=tensors)
 
     async def _hello(self, hello: Hello) -> Welcome | None:
         """Until the edge server answers; it may not be there yet. A refusal is final."""

@@ -33,7 +33,10 @@ class TrainingError(Exception):
 
 
 class Trainer(Protocol):
-    """``prepare`` once for a run, answers the samples of a training; ``train`` as often as asked; ``stop`` cuts it short."""
+    """``prepare`` once for a run, answers the samples of a training; ``train`` as often as asked; ``stop`` cuts it short.
+
+    One that also has ``tensors``, the shapes by name of the network it has prepared, is refused at once where they do not fit.
+    """
 
     def prepare(self, config: Config) -> int: ...
 
@@ -174,6 +177,11 @@ class TorchTrainer:
         self._samples = min(samples or config.fleet.samples_max, len(self._share))
         workload.check([self._samples])
         return self._samples
+
+    @property
+    def tensors(self) -> dict[str, tuple[int, ...]] | None:
+        """The network that the device's images and labels make of ``learning.model``."""
+        return None if self._codec is None else {entry.name: entry.shape for entry in self._codec.layout.entries}
 
     def train(self, model: bytes, round_: int) -> Update:
         from fedtwin.learning.partition import training_order

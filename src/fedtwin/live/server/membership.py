@@ -3,6 +3,7 @@
 import logging
 import re
 import time
+from collections.abc import Mapping
 from contextlib import suppress
 
 import nats.errors
@@ -63,6 +64,19 @@ class Membership:
         known = self._core.members.get(name)
         if known is not None and hello.samples is not None and hello.samples != known.joined.samples:
             return f"samples: {known.joined.samples} were announced before, now {hello.samples}"
+        return None if hello.tensors is None else self._other_model(hello.tensors)
+
+    def _other_model(self, tensors: Mapping[str, tuple[int, ...]]) -> str | None:
+        """Why the network that a device would train is not the run's: it is made for the device's images and labels."""
+        ours = {entry.name: entry.shape for entry in self._run.model.codec.layout.entries}
+        learning = self._run.config.learning
+        hint = f" (learning.dataset = {learning.dataset!r})" if learning is not None else ""
+        wanted = f"its images must have the shape, and its labels the classes, of the run's{hint}"
+        for name, shape in ours.items():
+            if tensors.get(name) not in (None, shape):
+                return f"model: {name} has shape {tensors[name]} with this device's data, and {shape} in the run: {wanted}"
+        if others := sorted(ours.keys() ^ tensors.keys()):
+            return f"model: the device would train another one, they differ in {', '.join(others[:3])}"
         return None
 
     async def _let_in(self, name: str, hello: Hello) -> None:

@@ -28,6 +28,8 @@ Gain = Annotated[float, Field(gt=1e-60, le=1.0)]
 CpuHz = Annotated[float, Field(ge=1e6, le=1e12)]
 Watts = Annotated[float, Field(ge=0, le=1e6)]
 Loss = Annotated[float, Field(ge=-1e30, le=1e30)]
+Shape = Annotated[tuple[Annotated[int, Field(ge=0, le=10**12)], ...], Field(max_length=16)]
+MOST_TENSORS = 4096
 
 
 class Subjects:
@@ -90,7 +92,8 @@ class Telemetry(Message):
 class Hello(Message):
     """A device announces itself, or is heard again after a reconnect. Without ``samples`` it only asks for the settings.
 
-    ``fresh``: the device has just been started, so a task it had before is lost.
+    ``fresh``: the device has just been started, so a task it had before is lost. ``tensors``: the names and shapes of the
+    network that it will train, where it knows them.
     """
 
     samples: Annotated[int, Field(ge=1, le=10**12)] | None = None
@@ -99,6 +102,7 @@ class Hello(Message):
         default_factory=dict, max_length=20
     )
     measures: list[Annotated[str, Field(max_length=40)]] = Field(default_factory=list, max_length=20)
+    tensors: dict[Annotated[str, Field(max_length=200)], Shape] | None = Field(None, max_length=MOST_TENSORS)
 
 
 class Welcome(Message):

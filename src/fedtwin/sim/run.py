@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from fedtwin.config import Config, ConfigLike, config_hash
 from fedtwin.errors import CannotCompileError, EnginesDifferError, FedtwinError, FedtwinWarning, UnfitCheckpointError
 from fedtwin.given import function_or_none, path_given, path_or_none, rounds_given, seconds_given
+from fedtwin.policies import knobs_of
 from fedtwin.records.folder import clear_rounds
 from fedtwin.records.reading import read_unfinished
 from fedtwin.sim.callbacks import Listeners, OnEnd, OnEvaluation, OnRound
@@ -19,6 +20,7 @@ from fedtwin.sim.readable import run_readable
 from fedtwin.sim.result import Result
 from fedtwin.sim.wanted import CHECKPOINT_EVERY_S, Resumed, Wanted
 from fedtwin.world.fleet import fleet_columns, largest_min_mean_samples
+from fedtwin.world.parts import parts_of
 
 if TYPE_CHECKING:
     from fedtwin.learning.executors import Executor
@@ -126,6 +128,7 @@ def _run(config: Config, wanted: Wanted, resumed: Resumed | None) -> Result:
     wanted = replace(wanted, records=wanted.records and config.run.records)
     if wanted.trace and not config.run.records:
         raise FedtwinError("run.records = false keeps no rounds, and a trace is a part of them: leave out one of the two.")
+    load_parts(config)
     if engine_for(config, trace=wanted.trace) == "compiled":
         try:
             return run_compiled(config, wanted, resume=resumed is not None)
@@ -138,6 +141,12 @@ def _run(config: Config, wanted: Wanted, resumed: Resumed | None) -> Result:
                 if wanted.out is not None:
                     clear_rounds(wanted.out)
     return run_readable(config, wanted, resumed)
+
+
+def load_parts(config: Config) -> None:
+    """Policy and world, with the settings they declare: what is wrong with them is said before anything is written."""
+    knobs_of(config)
+    parts_of(config)
 
 
 def impossible_min_mean_samples(config: Config) -> str | None:

@@ -3,13 +3,13 @@
 from fedtwin.config import Config
 from fedtwin.learning.aggregation import aggregation_of
 from fedtwin.learning.notices import notices_of
-from fedtwin.policies import policy_of
 from fedtwin.sim import impossible_min_mean_samples
+from fedtwin.sim.run import load_parts
 
 
 def check(config: Config) -> list[str]:
     """A sentence for everything that is legal but cannot be had; what is wrong is an error."""
-    policy_of(config)
+    load_parts(config)
     sentences = [] if config.learning is None else _check_learning(config)
     impossible = impossible_min_mean_samples(config)
     return [*sentences, impossible] if impossible else sentences

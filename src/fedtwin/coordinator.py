@@ -12,7 +12,7 @@ from typing import Any, Literal, NamedTuple
 
 from fedtwin.errors import FedtwinError
 from fedtwin.policies.base import Knobs, News, OraclePolicy, Policy, Prediction, View, as_if_told, last_if_nan
-from fedtwin.policies.checks import check_explanation, check_state, sentence_of_hidden_look, with_other_facts
+from fedtwin.policies.checks import check_explanation, next_state, sentence_of_hidden_look, with_other_facts
 from fedtwin.policies.failures import score_of, sentence_of_chance, sentence_of_nan
 from fedtwin.twin import update
 from fedtwin.twin.state import DeviceTwin, Fact, Status, Twin, mean_heard, queue_at, total_queue
@@ -213,10 +213,8 @@ class Coordinator:
     def _hear(self, device: int, news: News) -> None:
         """The policy's own state of the device changes, if it has one."""
         policy = self._policy
-        if policy.observe is not None:
-            old = self._states[device]
-            new = policy.observe(old, news, self._knobs)
-            self._states[device] = check_state(self._policy_name, policy, new, device, news) if self._policy_is_users else new
+        if policy.state is not None:
+            self._states[device] = next_state(self._policy_name, policy, self._states[device], news, self._knobs, device)
 
     def _first_state(self) -> Any:
         return self._policy.state() if self._policy.state is not None else ()

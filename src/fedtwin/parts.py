@@ -59,6 +59,13 @@ def settings_of(setting: str, schema: Any, given: Mapping[str, Any]) -> Any:
     return found
 
 
+def name_looked_for_in_nothing(error: BaseException) -> str | None:
+    """Of code that asks for ``settings.name``, or the like, of a part that declares none: the name."""
+    if isinstance(error, AttributeError) and type(error.obj) is tuple and error.obj == NO_SETTINGS:
+        return str(error.name)
+    return None
+
+
 def _adapter(schema: Any) -> TypeAdapter[Any]:
     """NaN and infinity are no settings."""
     return TypeAdapter(schema, config=ConfigDict(allow_inf_nan=False))

@@ -17,6 +17,7 @@ from fedtwin.policies import Knobs, OraclePolicy, Policy, View, load_policy, pow
 from fedtwin.prediction import predict
 from fedtwin.registry import POLICIES, SCHEMES
 from fedtwin.sim import Result, simulate
+from fedtwin.testing import Engines, check_policy
 
 KNOBS = Knobs(v=1e5, bonus_scale=1.0, seed=3, min_mean_samples=1.0)
 VIEWS = st.builds(
@@ -64,6 +65,11 @@ def test_a_score_is_a_number_and_a_pure_function(name: str, view: View) -> None:
     score = scored(name, view)
     assert isinstance(score, float) and not math.isnan(score)
     assert scored(name, view) == score
+
+
+@every_policy
+def test_it_keeps_the_word_that_every_policy_gives(name: str) -> None:
+    assert check_policy(name) == Engines(compiled=True, why_not=None)
 
 
 @every_policy

@@ -6,7 +6,7 @@ from typing import Any
 
 from fedtwin.errors import FedtwinError
 from fedtwin.policies.base import CHANGES_BY_ITSELF, Knobs, News, View
-from fedtwin.policies.failures import sentence_of
+from fedtwin.policies.failures import sentence_of, sentence_of_failure
 
 ROUNDING = 1e-9
 
@@ -29,6 +29,17 @@ def sentence_of_hidden_look(name: str, view: View) -> str:
         f"policy.name = {name!r} has a lead, and its score of device {view.device} in round {view.round} depends on what "
         f"changes by itself ({allowed}): leave lead out, and it is scanned."
     )
+
+
+def next_state(name: str, policy: Any, state: Any, news: News, knobs: Knobs, device: int) -> Any:
+    """The policy's own state of a device after it has observed something; whatever else it does instead is one sentence."""
+    try:
+        new = policy.observe(state, news, knobs)
+    except KeyboardInterrupt:
+        raise
+    except BaseException as error:
+        raise FedtwinError(sentence_of_failure(name, news.round, device, error, policy.observe)) from None
+    return check_state(name, policy, new, device, news)
 
 
 def check_state(name: str, policy: Any, state: Any, device: int, news: News) -> Any:

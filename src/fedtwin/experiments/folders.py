@@ -13,7 +13,7 @@ from fedtwin.learning.evaluation import Evaluation
 from fedtwin.records.summary import CODE_COLUMNS
 from fedtwin.runs import Run, open_run
 
-A_SCHEME_IS_MADE_OF = ("policy.", "run.mode")
+A_SCHEME_IS_MADE_OF = ("policy.", "run.mode", "twin.gain")
 CHANGE_NO_NUMBER = ("run.seed", "run.engine", "run.records", "learning.executor", "learning.device", "learning.workers")
 
 
@@ -50,7 +50,7 @@ def _require_the_same_world(run: Run, first: Run) -> None:
     for name in sorted(other.keys() | world.keys()):
         if world.get(name) != other.get(name):
             raise FedtwinError(f"{sentence}: {name} is {other.get(name)!r} in one and {world.get(name)!r} in the other.")
-    for setting in ("learning.model", "learning.aggregation"):
+    for setting in CODE_COLUMNS.keys() - {"policy.name"}:
         if run.summary.get(CODE_COLUMNS[setting]) != first.summary.get(CODE_COLUMNS[setting]):
             raise FedtwinError(f"{sentence}: the code of {setting} differs.")
 

@@ -7,6 +7,7 @@ from typing import Any
 from fedtwin.errors import FedtwinError
 from fedtwin.policies.base import CHANGES_BY_ITSELF, Knobs, News, View
 from fedtwin.policies.failures import sentence_of, sentence_of_failure
+from fedtwin.usercode import is_ours
 
 ROUNDING = 1e-9
 
@@ -35,11 +36,22 @@ def next_state(name: str, policy: Any, state: Any, news: News, knobs: Knobs, dev
     """The policy's own state of a device after it has observed something; whatever else it does instead is one sentence."""
     try:
         new = policy.observe(state, news, knobs)
+        again = (
+            new
+            if is_ours(getattr(getattr(policy.observe, "__code__", None), "co_filename", ""))
+            else policy.observe(state, news, knobs)
+        )
     except KeyboardInterrupt:
         raise
     except BaseException as error:
         raise FedtwinError(sentence_of_failure(name, news.round, device, error, policy.observe)) from None
-    return check_state(name, policy, new, device, news)
+    check_state(name, policy, again, device, news)
+    if [value.hex() for value in check_state(name, policy, new, device, news)] != [value.hex() for value in again]:
+        raise FedtwinError(
+            f"policy.name = {name!r}: observe gave {new} and then {again} for one state and one piece of news (round "
+            f"{news.round}, device {device}): it may depend on its arguments only."
+        )
+    return new
 
 
 def check_state(name: str, policy: Any, state: Any, device: int, news: News) -> Any:

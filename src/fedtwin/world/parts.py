@@ -37,7 +37,7 @@ class Processor(NamedTuple):
 
 @dataclass(frozen=True)
 class Channel:
-    """``gain(at, path_gain, settings)`` is h_n(t), above 0. ``purpose`` names the stream of its random numbers."""
+    """``gain(at, path_gain, settings)`` is h_n(t), from 1e-60 to 1e60. ``purpose`` names the stream of its random numbers."""
 
     gain: Callable[[Moment, float, Any], float]
     settings: Any = None
@@ -49,7 +49,7 @@ class Channel:
 
 @dataclass(frozen=True)
 class Load:
-    """``cpu_hz(at, processor, settings)`` is f_n(t), the frequency that is left for the training, above 0."""
+    """``cpu_hz(at, processor, settings)`` is f_n(t), the frequency that is left for the training, from 1 to 1e15."""
 
     cpu_hz: Callable[[Moment, Processor, Any], float]
     settings: Any = None
@@ -82,6 +82,10 @@ class Parts(NamedTuple):
     availability_settings: Any
 
 
+LEAST_GAIN, MOST_GAIN = 1e-60, 1e60
+LEAST_CPU_HZ, MOST_CPU_HZ = 1.0, 1e15
+"""Between which bounds a gain and a frequency have to lie, for the formulas to be exact."""
+
 KINDS: dict[str, tuple[Kind, type]] = {
     "channel": ("channels", Channel),
     "load": ("loads", Load),
@@ -110,7 +114,7 @@ def load_part(name: str, given: str, folder: str | None = None) -> Any:
 
 
 def is_number_above_zero(value: float) -> bool:
-    """What a gain and a frequency have to be."""
+    """What a gain and a frequency have to be at the least."""
     return 0.0 < value < math.inf
 
 

@@ -3,13 +3,24 @@
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
+import numpy as np
+
 from fedtwin.config import Config
 from fedtwin.draws import Purpose, streams
 from fedtwin.errors import FedtwinError
 from fedtwin.formulas.terms import terms_of
 from fedtwin.usercode import is_ours
 from fedtwin.world.fleet import LARGE, FleetColumns, fleet_columns, make_fleet
-from fedtwin.world.parts import Moment, Processor, failure_of, is_number_above_zero, parts_of
+from fedtwin.world.parts import (
+    LEAST_CPU_HZ,
+    LEAST_GAIN,
+    MOST_CPU_HZ,
+    MOST_GAIN,
+    Moment,
+    Processor,
+    failure_of,
+    parts_of,
+)
 
 
 class Draw(NamedTuple):
@@ -43,13 +54,16 @@ class Draws:
         """What the device finds at the moment."""
         return Draw(
             self.gain(device, round_, clock_s),
-            self._load.number(device, round_, clock_s, Processor(float(self._cpu_hz_mean[device]), *self._cpu)),
+            self._load.number(device, round_, clock_s, self._processor(device), LEAST_CPU_HZ, MOST_CPU_HZ),
             self._availability.truth(device, round_, clock_s),
         )
 
     def gain(self, device: int, round_: int, clock_s: float) -> float:
         """Its channel alone."""
-        return self._channel.number(device, round_, clock_s, float(self._path_gain[device]))
+        return self._channel.number(device, round_, clock_s, float(self._path_gain[device]), LEAST_GAIN, MOST_GAIN)
+
+    def _processor(self, device: int) -> Processor:
+        return Processor(float(self._cpu_hz_mean[device]), *self._cpu)
 
 
 class World(Draws):
@@ -68,16 +82,27 @@ class _Part:
         self._name, self._function, self._settings, self._starts = name, function, settings, starts
         self._trusted = is_ours(getattr(getattr(function, "__code__", None), "co_filename", ""))
 
-    def number(self, device: int, round_: int, clock_s: float, known: Any) -> float:
-        value: Any = self._asked(device, round_, clock_s, known)
-        if not self._trusted and (type(value) not in (float, int) or not is_number_above_zero(value)):
-            raise self._failure(device, round_, f"it gave {value!r}, and must give a finite number above 0")
+    def number(self, device: int, round_: int, clock_s: float, known: Any, least: float, most: float) -> float:
+        if self._trusted:
+            return float(self._asked(device, round_, clock_s, known))
+        value, again = (self._asked(device, round_, clock_s, known) for _ in range(2))
+        for one in (value, again):
+            if isinstance(one, bool) or not isinstance(one, float | int | np.floating | np.integer) or not least <= one <= most:
+                allowed = f"a finite number above 0, from {least:g} to {most:g}"
+                raise self._failure(device, round_, f"it gave {one!r}, and must give {allowed}")
+        if value != again:
+            raise self._by_chance(device, round_, value, again)
         return float(value)
 
     def truth(self, device: int, round_: int, clock_s: float) -> bool:
-        value: Any = self._asked(device, round_, clock_s)
-        if not self._trusted and type(value) is not bool:
-            raise self._failure(device, round_, f"it gave {value!r}, and must give True or False")
+        if self._trusted:
+            return bool(self._asked(device, round_, clock_s))
+        value, again = (self._asked(device, round_, clock_s) for _ in range(2))
+        for one in (value, again):
+            if type(one) is not bool:
+                raise self._failure(device, round_, f"it gave {one!r}, and must give True or False")
+        if value != again:
+            raise self._by_chance(device, round_, value, again)
         return bool(value)
 
     def _asked(self, device: int, round_: int, clock_s: float, *known: Any) -> Any:
@@ -85,15 +110,15 @@ class _Part:
         if self._trusted:
             return self._function(at, *known, self._settings)
         try:
-            value, again = (self._function(at, *known, self._settings) for _ in range(2))
+            return self._function(at, *known, self._settings)
         except KeyboardInterrupt:
             raise
         except BaseException as error:
             raise self._failure(device, round_, failure_of(error)) from None
-        if value != again and not (value != value and again != again):
-            what = f"it gave {value!r} and then {again!r}: it may depend on its arguments only"
-            raise self._failure(device, round_, f"{what} (random numbers of that kind are in fedtwin.draws)")
-        return value
+
+    def _by_chance(self, device: int, round_: int, value: Any, again: Any) -> FedtwinError:
+        what = f"it gave {value!r} and then {again!r}: it may depend on its arguments only"
+        return self._failure(device, round_, f"{what} (random numbers of that kind are in fedtwin.draws)")
 
     def _failure(self, device: int, round_: int, what: str) -> FedtwinError:
         return FedtwinError(f"{self._name} failed in round {round_} for device {device}: {what}.")

@@ -52,11 +52,13 @@ def only_names(schemes: Sequence[Scheme], what: str) -> list[str]:
 
 
 def label(config: Config, scheme: str) -> str:
-    """A scheme's name, with the policy settings that are not the defaults."""
+    """A scheme's name, with the policy settings that are not the defaults, and what the twin knows of links."""
     default = build_config({}, {}).policy
     changed = [
         f"{key}={getattr(config.policy, key)}"
         for key in ("v", "bonus_scale", "feedback")
         if getattr(config.policy, key) != getattr(default, key)
     ]
+    changed += [f"{key}={value}" for key, value in config.policy.settings.items()]
+    changed += [f"gain={config.twin.gain}"] if config.twin.gain != "last-heard" else []
     return " ".join([scheme, *changed])

@@ -14,11 +14,11 @@ from fedtwin.records.summary import tally_arrival, tally_selection
 from fedtwin.sim.fast.layout import Fleet, Records, Rules
 from fedtwin.sim.series import sample
 from fedtwin.twin.state import mean_cost, mean_heard, queue_after_selection, queue_at, sum_of_queues
-from fedtwin.world.parts import Moment, Processor, is_number_above_zero
+from fedtwin.world.parts import LEAST_CPU_HZ, LEAST_GAIN, MOST_CPU_HZ, MOST_GAIN, Moment, Processor
 from fedtwin.world.world import Draw
 
 NO_SCORES = "nobody has a score"
-NO_DRAW = "a part of the world gives no number above 0"
+NO_DRAW = "a part of the world gives a number that is none of its kind"
 
 # Stand-ins: what a policy, a power rule and a world bring takes their places when the engine is compiled
 
@@ -177,7 +177,7 @@ def trust_draw(draw: Draw) -> Draw:
 
 
 def refuse_draw(draw: Draw) -> Draw:
-    if not is_number_above_zero(draw.gain) or not is_number_above_zero(draw.cpu_hz):
+    if not LEAST_GAIN <= draw.gain <= MOST_GAIN or not LEAST_CPU_HZ <= draw.cpu_hz <= MOST_CPU_HZ:
         raise FloatingPointError(NO_DRAW)
     return draw
 
@@ -289,7 +289,8 @@ def gain_last_heard(rules: Rules, fleet: Fleet, run: Records, device: int, round
 
 
 def gain_of_this_moment(rules: Rules, fleet: Fleet, run: Records, device: int, round_: int) -> float:
-    return true_gain(rules, fleet.places[device], device, round_, run.clock_s)
+    gain = true_gain(rules, fleet.places[device], device, round_, run.clock_s)
+    return checked(Draw(gain, LEAST_CPU_HZ, True)).gain
 
 
 def mean_of_heard_gains(rules: Rules, fleet: Fleet, run: Records, device: int, round_: int) -> float:  # noqa: ARG001

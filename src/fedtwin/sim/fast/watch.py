@@ -25,7 +25,7 @@ from fedtwin.prediction import predict
 from fedtwin.sim.fast.compile import Exchanged, Kernels, own_functions
 from fedtwin.sim.fast.layout import NOBODY
 from fedtwin.sim.fast.state import Start
-from fedtwin.sim.fast.steps import NO_SCORES
+from fedtwin.sim.fast.steps import NO_DRAW, NO_SCORES
 from fedtwin.twin.state import mean_cost, mean_heard, queue_at
 from fedtwin.world.fleet import fleet_columns
 from fedtwin.world.world import Draws
@@ -86,11 +86,16 @@ class Watch:
         if isinstance(error, FloatingPointError) and str(error) == NO_SCORES:
             return FedtwinError(sentence_of_nan(self._name, round_))
         try:
+            if self._world_is_users:
+                for device in range(min(len(self._state.devices), MOST_DEVICES)):
+                    self._world.draw(device, round_, self._clock_s)
+                    self._world.draw(device, round_ + 1, self._clock_s)
             for device in free[:MOST_DEVICES]:
-                self._world.draw(device, round_, self._clock_s)
                 self.score(device, round_)
         except FedtwinError as found:
             return found
+        if str(error) == NO_DRAW:
+            return FedtwinError(f"[world] failed in round {round_}: {error}.")
         return FedtwinError(f"policy.name = {self._name!r} failed in round {round_}: {type(error).__name__}: {error}.")
 
     @property

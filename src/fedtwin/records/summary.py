@@ -13,6 +13,9 @@ CODE_COLUMNS = {
     "policy.name": "policy_code",
     "learning.model": "model_code",
     "learning.aggregation": "aggregation_code",
+    "world.channel": "channel_code",
+    "world.load": "load_code",
+    "world.availability": "availability_code",
 }
 """Where the digests of the user's own code stand in a summary, by the settings that name it."""
 

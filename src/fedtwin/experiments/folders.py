@@ -50,8 +50,8 @@ def _require_the_same_world(run: Run, first: Run) -> None:
     for name in sorted(other.keys() | world.keys()):
         if world.get(name) != other.get(name):
             raise FedtwinError(f"{sentence}: {name} is {other.get(name)!r} in one and {world.get(name)!r} in the other.")
-    for setting in CODE_COLUMNS.keys() - {"policy.name"}:
-        if run.summary.get(CODE_COLUMNS[setting]) != first.summary.get(CODE_COLUMNS[setting]):
+    for setting, column in CODE_COLUMNS.items():
+        if setting != "policy.name" and run.summary.get(column) != first.summary.get(column):
             raise FedtwinError(f"{sentence}: the code of {setting} differs.")
 
 

@@ -29,7 +29,7 @@ class Prediction(NamedTuple):
 
 
 class View(NamedTuple):
-    """What a policy may look at: one device at round t, as the twin knows it (docs/policies.md, field by field)."""
+    """What a policy may look at: one device at round t, as the twin knows it (docs/own_code.md, field by field)."""
 
     round: int
     """t, the round that is being decided."""

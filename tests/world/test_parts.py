@@ -97,9 +97,9 @@ def test_both_engines_give_the_same_rows_and_a_replay_the_same_twin(folder: Path
         assert one.rounds.equals(other.rounds) and one.summary == other.summary
         truth = truth_of(one.config)
         for result in (one, other):
-            assert result.path is not None
-            assert open_run(result.path).twin() == truth.changes[-1][1]
-            assert open_run(result.path).twin(round=40) == truth.at_round[40]
+            assert result.folder is not None
+            assert open_run(result.folder).twin() == truth.changes[-1][1]
+            assert open_run(result.folder).twin(round=40) == truth.at_round[40]
 
 
 def test_who_is_not_there_declines_and_is_not_heard(folder: Path) -> None:
@@ -186,5 +186,5 @@ def test_on_the_command_line_it_is_exit_code_2(cli: Cli, folder: Path) -> None:
 def test_a_part_that_fails_late_is_one_sentence_in_both_engines(folder: Path, engine: str) -> None:
     late = PARTS.replace("return path_gain * (1.0", "if at.round > 60:\n        return -path_gain\n    return path_gain * (1.0")
     (folder / "parts.py").write_text(late)
-    with pytest.raises(FedtwinError, match=r"world\.channel = 'parts:CHANNEL' failed in round 61 for device .* above 0\."):
+    with pytest.raises(FedtwinError, match=r"world\.channel = 'parts:CHANNEL' failed in round 61 for device .* above 0"):
         run(folder, engine)

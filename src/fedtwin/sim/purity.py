@@ -12,6 +12,7 @@ class Purity:
 
     def __init__(self, config: Config, identity: Identity) -> None:
         self._name, self._folder = config.policy.name, config.code.folder
+        self._place = config.own_code.get("policy.name", self._name)
         self._digest = identity.code.get("policy.name")
         self._next_at = FIRST_LOOK
 
@@ -30,4 +31,4 @@ class Purity:
 
     def _digest_now(self) -> str:
         """Of the code as it was loaded: its file may be edited meanwhile."""
-        return code_digest("policy.name", self._name, self._folder, running=True)
+        return code_digest("policy.name", self._place, self._folder, running=True)

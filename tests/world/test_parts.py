@@ -89,7 +89,7 @@ def run(folder: Path, engine: str, out: Path | None = None, **changes: Any) -> R
 
 @pytest.mark.parametrize("mode", ["async", "sync"])
 def test_both_engines_give_the_same_rows_and_a_replay_the_same_twin(folder: Path, mode: str) -> None:
-    for settings in ({}, {"world.channel_settings.rounds": 2, "world.load_settings.share": 0.1, "twin.gain": "mean"}):
+    for settings in ({}, {"world.channel_settings.rounds": 2, "world.load_settings.share": 0.1}):
         changes: dict[str, Any] = {"run.mode": mode, **settings}
         one, other = (
             run(folder, engine, folder / f"{engine}{len(settings)}", **changes) for engine in ("readable", "compiled")

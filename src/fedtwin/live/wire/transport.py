@@ -138,8 +138,11 @@ async def end_tasks(tasks: Sequence[asyncio.Task[Any]]) -> None:
 
 
 async def close(client: "Client", limit_s: float = CLOSE_S) -> None:
-    """Ends a connection. The library's own ``close`` waits for ever when the last TLS handshake failed."""
-    with suppress(TimeoutError, OSError, _nats_error()):
+    """Ends a connection. The library's own ``close`` waits for ever when the last TLS handshake failed.
+
+    A TLS connection that the other side has just ended has no protocol to write to any more, an ``AttributeError``.
+    """
+    with suppress(TimeoutError, OSError, AttributeError, _nats_error()):
         await asyncio.wait_for(client.close(), limit_s)
 
 

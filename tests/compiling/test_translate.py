@@ -13,10 +13,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fedtwin import compiling, draws
-from fedtwin.compiling import compiled, folder_of, translate
+from fedtwin.compiling import compiled, folder_of, stamp, translate
 from fedtwin.errors import FedtwinError
 from fedtwin.formulas.power import full_power_plan, optimal_plan
 from fedtwin.formulas.terms import Terms
+from fedtwin.usercode import load_object
 from fedtwin.world import normal_load, rayleigh
 from fedtwin.world.parts import Moment, Processor
 
@@ -76,6 +77,10 @@ def outer(x: int) -> int:
     return middle(x)
 
 
+def also_outer(x: int) -> int:
+    return middle(x + 1)
+
+
 def test_changed_code_or_constants_are_another_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Also where only a helper in another module changed, or a constant that came from elsewhere."""
     monkeypatch.syspath_prepend(tmp_path)
@@ -84,14 +89,37 @@ def test_changed_code_or_constants_are_another_folder(tmp_path: Path, monkeypatc
         "from my_helper import half\nFACTOR = 3.0\ndef score(x):\n    return FACTOR * half(x)"
     )
     module = importlib.import_module("my_policy")
-    first = folder_of("play", module.score)
-    assert folder_of("play", module.score) == first
+    first = folder_of("play", stamp(module.score))
+    assert folder_of("play", stamp(module.score)) == first
     monkeypatch.setattr(module, "FACTOR", 4.0)
-    assert folder_of("play", module.score) != first
+    assert folder_of("play", stamp(module.score)) != first
     monkeypatch.setattr(module, "FACTOR", 3.0)
-    assert folder_of("play", module.score) == first
+    assert folder_of("play", stamp(module.score)) == first
     monkeypatch.setattr(module, "half", other_inner)
-    assert folder_of("play", module.score) != first
+    assert folder_of("play", stamp(module.score)) != first
+
+
+def test_the_same_code_in_another_folder_is_the_same_to_compile(tmp_path: Path) -> None:
+    """So that a policy that is moved with its run folder, or written anew by a script, is not compiled again."""
+    for folder, factor in (("here", 3.0), ("there", 3.0), ("elsewhere", 4.0)):
+        (tmp_path / folder).mkdir()
+        (tmp_path / folder / "mine.py").write_text(f"FACTOR = {factor}\ndef score(x):\n    return FACTOR * x\n")
+    here, there, elsewhere = (
+        stamp(load_object("policy.name", "mine:score", str(tmp_path / folder))) for folder in ("here", "there", "elsewhere")
+    )
+    assert here == there != elsewhere
+
+
+def test_what_several_call_is_compiled_once() -> None:
+    first, second = compiling.compiled_together([outer, also_outer], "a_tag")
+    assert first(3) == 4 and second(3) == 5
+    assert first.py_func.__globals__["middle"] is second.py_func.__globals__["middle"]
+    assert len(first.py_func.__globals__["middle"].signatures) == 1
+
+
+def test_an_entry_that_another_calls_can_still_be_called_from_python() -> None:
+    by_another, alone = compiling.compiled_together([outer, middle], "another_tag")
+    assert by_another(3) == alone(3) == 4
 
 
 def test_without_numba_one_sentence(monkeypatch: pytest.MonkeyPatch) -> None:

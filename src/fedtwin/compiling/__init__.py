@@ -8,7 +8,7 @@ well. fedtwin's own functions are compiled as they stand; of the user's only tho
 
 from fedtwin.compiling.cache import cache_folder, folder_of, is_kept, keep_on_disk
 from fedtwin.compiling.subset import Reading
-from fedtwin.compiling.translate import can_compile, compiled, compiled_as, is_ours, stamp, why_not
+from fedtwin.compiling.translate import can_compile, compiled, compiled_as, compiled_together, is_ours, stamp, why_not
 
 __all__ = [
     "Reading",
@@ -16,6 +16,7 @@ __all__ = [
     "can_compile",
     "compiled",
     "compiled_as",
+    "compiled_together",
     "folder_of",
     "is_kept",
     "is_ours",

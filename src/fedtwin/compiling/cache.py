@@ -14,7 +14,6 @@ from pathlib import Path
 from typing import Any, cast
 
 from fedtwin import __version__
-from fedtwin.compiling.translate import Plain, Replaced, stamp
 from fedtwin.errors import FedtwinWarning
 
 FORMAT = 3
@@ -25,13 +24,13 @@ OF_A_CACHE = {"load_overload": ["self", "sig", "target_context"], "save_overload
 _announced: set[str] = set()
 
 
-def folder_of(purpose: str, function: Plain, replaced: Replaced | None = None) -> Path:
-    """Where compiled code is kept for the next process: named after all that it is made from, so never stale."""
+def folder_of(purpose: str, made_from: str) -> Path:
+    """Where compiled code is kept for the next process: named after all that it is made from (its stamp), so never stale."""
     import llvmlite
     import numba
 
     versions = f"{FORMAT} {__version__} {sys.version} {numba.__version__} {llvmlite.__version__}"
-    name = hashlib.sha256(f"{versions} {stamp(function, replaced)}".encode()).hexdigest()[:16]
+    name = hashlib.sha256(f"{versions} {made_from}".encode()).hexdigest()[:16]
     return cache_folder() / f"{purpose}-{name}"
 
 

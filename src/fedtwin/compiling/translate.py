@@ -4,7 +4,7 @@ import builtins
 import hashlib
 import math
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from functools import cache
 from importlib.util import find_spec
 from types import CellType, CodeType, FunctionType
@@ -27,6 +27,7 @@ from fedtwin.compiling.kinds import (
 from fedtwin.compiling.subset import WORDS, Reading
 from fedtwin.errors import CannotCompileError, FedtwinError
 from fedtwin.usercode.digest import digest_of
+from fedtwin.usercode.loading import own_name
 from fedtwin.usercode.source import is_ours as is_our_file
 from fedtwin.usercode.values import ValueDigest
 
@@ -65,22 +66,34 @@ def compiled(function: Plain, replaced: Replaced | None = None, declared: Mappin
     ``replaced`` puts functions in the place of stand-ins, wherever these are called from here; ``declared`` holds, by
     stand-in, the classes that the part which replaces it declares.
     """
+    return compiled_together([function], stamp(function, replaced), replaced, declared)[0]
+
+
+def compiled_together(
+    functions: Iterable[Plain], tag: str, replaced: Replaced | None = None, declared: Mapping[Plain, Declared] | None = None
+) -> list[Any]:
+    """The same for several that share what they call, which is compiled once. ``tag`` names all that they are made from."""
     if not can_compile():
         raise FedtwinError("The compiled engine needs Numba: pip install 'fedtwin[fast]', or run.engine = 'readable'.")
     os.environ.setdefault("NUMBA_DISABLE_INTEL_SVML", "1")  # vectors of other bits than the C library's
-    replaced = replaced or {}
-    return _Translation(replaced, stamp(function, replaced), declared or {}).of(function, function)
+    called = list(functions)
+    translation = _Translation(called, replaced or {}, tag, declared or {})
+    return [translation.of(function, function) for function in called]
 
 
 def compiled_as(function: Plain, stand_in: Plain) -> Any:
     """One function of the user's, compiled for the arguments of the stand-in whose place it can take."""
-    return _Translation({}, stamp(function), {}).of(function, stand_in)
+    return _Translation([function], {}, stamp(function), {}).of(function, stand_in)
 
 
 class _Translation:
-    """``tag`` is a part of every name: code of two policies, read from disk into one process, must not be linked together."""
+    """``tag`` is a part of every name: code of two policies, read from disk into one process, must not be linked together.
 
-    def __init__(self, replaced: Replaced, tag: str, declared: Mapping[Plain, Declared]) -> None:
+    Only ``from_python`` can be called from Python: what the others do not need for that is a third of the time.
+    """
+
+    def __init__(self, from_python: list[Plain], replaced: Replaced, tag: str, declared: Mapping[Plain, Declared]) -> None:
+        self._from_python = from_python
         self._replaced, self._tag, self._declared = replaced, tag, declared
         self._ours: dict[Any, Any] = {draws.as_word: _as_word()}
         self._users: dict[Any, Any] = {draws.as_word: _as_word()}
@@ -128,7 +141,8 @@ class _Translation:
         name = f"{function.__name__}_{self._tag}".replace("<lambda>", "lambda")
         copy = FunctionType(function.__code__, names, name, function.__defaults__, closure)
         copy.__kwdefaults__, copy.__module__, copy.__qualname__ = function.__kwdefaults__, function.__module__, name
-        return njit(copy, error_model=error_model)
+        inner = function not in self._from_python
+        return njit(copy, error_model=error_model, no_cpython_wrapper=inner, no_cfunc_wrapper=inner)
 
 
 def _read(function: Any, stand_in: Any, replaced: Replaced, declared: Declared) -> Reading:
@@ -161,11 +175,16 @@ def _as_word() -> Any:
     return njit(lambda z: np.uint64(z))
 
 
-def stamp(function: Plain, replaced: Replaced | None = None) -> str:
-    """Names what would be compiled: fedtwin's functions with all that they mention, and the digest of the user's."""
-    text, values = hashlib.sha256(), ValueDigest()
-    for called in reached(function, replaced or {}, {}):
-        text.update(f"{called.__module__} {called.__qualname__}".encode())
+def stamp(function: Plain, replaced: Replaced | None = None, *others: Plain) -> str:
+    """Names what would be compiled: fedtwin's functions with all that they mention, and the digest of the user's.
+
+    It is the same wherever the user's files lie. ``others`` are compiled together with the function.
+    """
+    text, values, found = hashlib.sha256(), ValueDigest(), dict[Any, None]()
+    for begun in (function, *others):
+        reached(begun, replaced or {}, found)
+    for called in found:
+        text.update(f"{own_name(called.__module__)} {called.__qualname__}".encode())
         if not is_ours(called):
             text.update(digest_of(called).encode())
         _add_code(text, called.__code__)

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from fedtwin.compiling import can_compile, compiled, folder_of, keep_on_disk
+from fedtwin.compiling import can_compile, compiled, folder_of, keep_on_disk, stamp
 from fedtwin.config import Config
 from fedtwin.config.fleet_csv import read_fleet_csv
 from fedtwin.draws import Purpose, streams, uniform, word
@@ -78,7 +78,7 @@ def fleet_columns(config: Config) -> FleetColumns:
 
 @cache
 def _compiled_draw() -> Any:
-    return keep_on_disk(compiled(draw_devices), folder_of("fleet", draw_devices), "the drawing of large fleets")
+    return keep_on_disk(compiled(draw_devices), folder_of("fleet", stamp(draw_devices)), "the drawing of large fleets")
 
 
 def draw_devices(

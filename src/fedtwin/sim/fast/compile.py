@@ -4,7 +4,7 @@ from collections.abc import Callable, Mapping
 from functools import cache
 from typing import Any, NamedTuple
 
-from fedtwin.compiling import compiled, folder_of, is_kept, is_ours, keep_on_disk, stamp, why_not
+from fedtwin.compiling import compiled, compiled_together, folder_of, is_kept, is_ours, keep_on_disk, stamp, why_not
 from fedtwin.config import Config
 from fedtwin.coordinator import GainKnown
 from fedtwin.errors import CannotCompileError
@@ -73,12 +73,12 @@ def seconds_to_compile(what: Exchanged, worth_s: float) -> float:
     """
     if worth_s <= LOAD_S and not _made:
         return LOAD_S
-    replaced, play = _replaced(what), _plain(what.mode)["play"]
-    if _key(play, replaced) in _made:
+    key = _key(what.mode, _replaced(what))
+    if key in _made:
         return 0.0
     if worth_s <= LOAD_S:
         return LOAD_S
-    return LOAD_S if is_kept(folder_of(_purpose("play", what), play, replaced)) else COMPILE_S
+    return LOAD_S if is_kept(folder_of(_purpose("play", what), key)) else COMPILE_S
 
 
 def obstacle_to_compiling(what: Exchanged) -> CannotCompileError | None:
@@ -120,17 +120,18 @@ def kernels(what: Exchanged) -> Kernels:
     if (obstacle := obstacle_to_compiling(what)) is not None:
         raise obstacle
     replaced, plain = _replaced(what), _plain(what.mode)
-    key = _key(plain["play"], replaced)
+    key = _key(what.mode, replaced)
     if key not in _made:
-        made: dict[str, Any] = {}
         declared = {own.stand_in: own.declared for own in own_functions(what)}
-        for part, function in plain.items():
-            folder = folder_of(_purpose(part, what), function, replaced)
-            try:
-                fast = compiled(function, replaced, declared)
-            except CannotCompileError as error:
-                raise _refusal(what, _whose(what), str(error)) from None
-            made[part] = _told(keep_on_disk(fast, folder, f"the engine for {_called(what)} ({what.mode})"), what)
+        try:
+            fast = compiled_together(plain.values(), key, replaced, declared)
+        except CannotCompileError as error:
+            raise _refusal(what, _whose(what), str(error)) from None
+        called = f"the engine for {_called(what)} ({what.mode})"
+        made = {
+            part: _told(keep_on_disk(function, folder_of(_purpose(part, what), key), called), what)
+            for part, function in zip(plain, fast, strict=True)
+        }
         _made[key] = Kernels(**made)
     return _made[key]
 
@@ -139,18 +140,23 @@ def compiled_for(what: Exchanged, function: Callable[..., Any], purpose: str, ca
     """Another function over the same steps, for the same policy, power rule and world."""
     replaced = _replaced(what)
     fast = compiled(function, replaced, {own.stand_in: own.declared for own in own_functions(what)})
-    return keep_on_disk(fast, folder_of(purpose, function, replaced), called)
+    return keep_on_disk(fast, folder_of(purpose, stamp(function, replaced)), called)
 
 
-def _key(play: Callable[..., Any], replaced: Replaced) -> str:
-    """Of functions that are all fedtwin's it is worked out once."""
-    functions = tuple(replaced.items())
-    return _key_of_ours(play, functions) if all(map(is_ours, replaced.values())) else stamp(play, replaced)
+def _key(mode: Mode, replaced: Replaced) -> str:
+    """Names all that an engine is made from; of functions that are all fedtwin's it is worked out once."""
+    ours = all(map(is_ours, replaced.values()))
+    return _key_of_ours(mode, tuple(replaced.items())) if ours else _stamp_of_all(mode, replaced)
 
 
 @cache
-def _key_of_ours(play: Callable[..., Any], replaced: tuple[tuple[Callable[..., Any], Callable[..., Any]], ...]) -> str:
-    return stamp(play, dict(replaced))
+def _key_of_ours(mode: Mode, replaced: tuple[tuple[Callable[..., Any], Callable[..., Any]], ...]) -> str:
+    return _stamp_of_all(mode, dict(replaced))
+
+
+def _stamp_of_all(mode: Mode, replaced: Replaced) -> str:
+    first, *others = _plain(mode).values()
+    return stamp(first, replaced, *others)
 
 
 def _plain(mode: Mode) -> dict[str, Callable[..., Any]]:

@@ -142,7 +142,8 @@ class _Translation:
         copy = FunctionType(function.__code__, names, name, function.__defaults__, closure)
         copy.__kwdefaults__, copy.__module__, copy.__qualname__ = function.__kwdefaults__, function.__module__, name
         inner = function not in self._from_python
-        return njit(copy, error_model=error_model, no_cpython_wrapper=inner, no_cfunc_wrapper=inner)
+        wrappers: Any = {"no_cpython_wrapper": inner, "no_cfunc_wrapper": inner}
+        return njit(copy, error_model=error_model, **wrappers)
 
 
 def _read(function: Any, stand_in: Any, replaced: Replaced, declared: Declared) -> Reading:

@@ -166,7 +166,7 @@ def test_a_part_beside_a_toml_passes_its_check(folder: Path, monkeypatch: pytest
         ("world.channel_settings.rounds=1.5", "world.channel_settings.rounds = 1.5 is not allowed"),
         ("world.channel_settings.depth=true", "world.channel_settings.depth = True is not allowed"),
         ("world.channel_settings.depth=nan", "world.channel_settings.depth = nan is not allowed"),
-        ("world.channel_settings.rounds=0", "failed in round 0 for device 3: ZeroDivisionError"),
+        ("world.channel_settings.rounds=0", "failed in round 0 for device "),
         ("world.channel=parts:CRASHES", "world.channel_settings.depth is not a setting: what is chosen there has no settings"),
     ],
 )

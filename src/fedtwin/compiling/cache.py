@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any, cast
 
 from fedtwin import __version__
+from fedtwin.compiling.turns import Turns
 from fedtwin.errors import FedtwinWarning
 
 FORMAT = 3
@@ -22,6 +23,7 @@ KNOWN_FROM, KNOWN_BEFORE = (0, 60), (0, 69)
 OF_A_LOCATOR = {"get_cache_path", "get_source_stamp", "get_disambiguator"}
 OF_A_CACHE = {"load_overload": ["self", "sig", "target_context"], "save_overload": ["self", "sig", "data"]}
 _announced: set[str] = set()
+_turns = Turns()
 
 
 def folder_of(purpose: str, made_from: str) -> Path:
@@ -120,16 +122,23 @@ def _new_cache(py_func: Any, folder: Path, what: str) -> Any:
         _impl_class = Impl
 
         def load_overload(self, *arguments: Any) -> Any:
-            try:
-                found = super().load_overload(*arguments)  # type: ignore[no-untyped-call]
-            except Exception:
-                found = None
-                for damaged in folder.glob("*.nb?"):
-                    damaged.unlink(missing_ok=True)
-            if found is None and what not in _announced:
+            found = self._load(*arguments)
+            if found is None and _turns.wait(folder):  # another process was compiling it: it may be there now
+                found = self._load(*arguments)
+            if found is not None:
+                _turns.end()
+            elif what not in _announced:
                 _announced.add(what)
                 print(f"Compiling {what}, once: about 10 s …", file=sys.stderr, flush=True)
             return found
+
+        def _load(self, *arguments: Any) -> Any:
+            try:
+                return super().load_overload(*arguments)  # type: ignore[no-untyped-call]
+            except Exception:
+                for damaged in folder.glob("*.nb?"):
+                    damaged.unlink(missing_ok=True)
+                return None
 
         def save_overload(self, *arguments: Any) -> None:
             try:
@@ -138,6 +147,8 @@ def _new_cache(py_func: Any, folder: Path, what: str) -> Any:
                 pass
             except Exception as error:
                 _warn_of_the_unknown(f"{type(error).__name__}: {error}")
+            finally:
+                _turns.end()
 
     return Cache(py_func)  # type: ignore[no-untyped-call]
 

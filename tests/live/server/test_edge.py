@@ -13,7 +13,7 @@ import paho.mqtt.client as mqtt
 import pyarrow.parquet as pq
 import pytest
 from nats.aio.client import Client
-from nats.js.errors import NotFoundError
+from nats.js.errors import NoKeysError, NotFoundError
 from paho.mqtt.enums import CallbackAPIVersion
 from safetensors.numpy import load_file
 
@@ -76,7 +76,7 @@ async def watch(url: str, seen: Seen) -> None:
                 seen.sensor = json.loads((await store.get("device.sensor")).value or b"{}")
                 seen.history = [json.loads(entry.value or b"{}") for entry in await store.history("device.d0")]
                 seen.model = json.loads((await store.get("model")).value or b"{}")
-            except NotFoundError:
+            except (NotFoundError, NoKeysError):
                 continue
     finally:
         await client.close()

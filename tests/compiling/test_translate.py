@@ -111,14 +111,14 @@ def test_the_same_code_in_another_folder_is_the_same_to_compile(tmp_path: Path) 
 
 
 def test_what_several_call_is_compiled_once() -> None:
-    first, second = compiling.compiled_together([outer, also_outer], "a_tag")
+    first, second = compiling.compiled_together([outer, also_outer])
     assert first(3) == 4 and second(3) == 5
     assert first.py_func.__globals__["middle"] is second.py_func.__globals__["middle"]
     assert len(first.py_func.__globals__["middle"].signatures) == 1
 
 
 def test_an_entry_that_another_calls_can_still_be_called_from_python() -> None:
-    by_another, alone = compiling.compiled_together([outer, middle], "another_tag")
+    by_another, alone = compiling.compiled_together([outer, middle])
     assert by_another(3) == alone(3) == 4
 
 

@@ -66,35 +66,39 @@ def compiled(function: Plain, replaced: Replaced | None = None, declared: Mappin
     ``replaced`` puts functions in the place of stand-ins, wherever these are called from here; ``declared`` holds, by
     stand-in, the classes that the part which replaces it declares.
     """
-    return compiled_together([function], stamp(function, replaced), replaced, declared)[0]
+    return compiled_together([function], replaced, declared)[0]
 
 
 def compiled_together(
-    functions: Iterable[Plain], tag: str, replaced: Replaced | None = None, declared: Mapping[Plain, Declared] | None = None
+    functions: Iterable[Plain], replaced: Replaced | None = None, declared: Mapping[Plain, Declared] | None = None
 ) -> list[Any]:
-    """The same for several that share what they call, which is compiled once. ``tag`` names all that they are made from."""
+    """The same for several that share what they call, which is compiled once."""
     if not can_compile():
         raise FedtwinError("The compiled engine needs Numba: pip install 'fedtwin[fast]', or run.engine = 'readable'.")
     os.environ.setdefault("NUMBA_DISABLE_INTEL_SVML", "1")  # vectors of other bits than the C library's
     called = list(functions)
-    translation = _Translation(called, replaced or {}, tag, declared or {})
+    translation = _Translation(called, replaced or {}, declared or {})
     return [translation.of(function, function) for function in called]
 
 
 def compiled_as(function: Plain, stand_in: Plain) -> Any:
     """One function of the user's, compiled for the arguments of the stand-in whose place it can take."""
-    return _Translation([function], {}, stamp(function), {}).of(function, stand_in)
+    return _Translation([function], {}, {}).of(function, stand_in)
+
+
+_compiled_before: dict[tuple[Plain, str, bool], Any] = {}
+"""Of fedtwin's own functions, with the stamp of all that they reach: what two engines share is compiled once in a process."""
 
 
 class _Translation:
-    """``tag`` is a part of every name: code of two policies, read from disk into one process, must not be linked together.
+    """Its stamp is a part of every name: code of two policies, read from disk into one process, must not be linked together.
 
     Only ``from_python`` can be called from Python: what the others do not need for that is a third of the time.
     """
 
-    def __init__(self, from_python: list[Plain], replaced: Replaced, tag: str, declared: Mapping[Plain, Declared]) -> None:
-        self._from_python = from_python
-        self._replaced, self._tag, self._declared = replaced, tag, declared
+    def __init__(self, from_python: list[Plain], replaced: Replaced, declared: Mapping[Plain, Declared]) -> None:
+        self._from_python, self._replaced, self._declared = from_python, replaced, declared
+        self._stamps = _Stamps(replaced)
         self._ours: dict[Any, Any] = {draws.as_word: _as_word()}
         self._users: dict[Any, Any] = {draws.as_word: _as_word()}
 
@@ -109,12 +113,15 @@ class _Translation:
 
     def _of_ours(self, function: Any) -> Any:
         if function not in self._ours:
-            names = dict(function.__globals__)
-            for name in function.__code__.co_names:
-                called = function.__globals__.get(name)
-                if isinstance(called, FunctionType):
-                    names[name] = self.of(self._replaced.get(called, called), called)
-            self._ours[function] = self._copy(function, names, function.__closure__, "numpy")
+            key = function, self._stamps.of(function), function in self._from_python
+            if key not in _compiled_before:
+                names = dict(function.__globals__)
+                for name in function.__code__.co_names:
+                    called = function.__globals__.get(name)
+                    if isinstance(called, FunctionType):
+                        names[name] = self.of(self._replaced.get(called, called), called)
+                _compiled_before[key] = self._copy(function, names, function.__closure__, "numpy")
+            self._ours[function] = _compiled_before[key]
         return self._ours[function]
 
     def _of_users(self, function: Any, meanings: Mapping[Any, Mapping[str, Any]]) -> Any:
@@ -138,7 +145,7 @@ class _Translation:
     def _copy(self, function: Any, names: dict[str, Any], closure: Any, error_model: Literal["python", "numpy"]) -> Any:
         from numba import njit
 
-        name = f"{function.__name__}_{self._tag}".replace("<lambda>", "lambda")
+        name = f"{function.__name__}_{self._stamps.of(function)}".replace("<lambda>", "lambda")
         copy = FunctionType(function.__code__, names, name, function.__defaults__, closure)
         copy.__kwdefaults__, copy.__module__, copy.__qualname__ = function.__kwdefaults__, function.__module__, name
         inner = function not in self._from_python
@@ -181,22 +188,42 @@ def stamp(function: Plain, replaced: Replaced | None = None, *others: Plain) -> 
 
     It is the same wherever the user's files lie. ``others`` are compiled together with the function.
     """
-    text, values, found = hashlib.sha256(), ValueDigest(), dict[Any, None]()
-    for begun in (function, *others):
-        reached(begun, replaced or {}, found)
-    for called in found:
-        text.update(f"{own_name(called.__module__)} {called.__qualname__}".encode())
-        if not is_ours(called):
-            text.update(digest_of(called).encode())
-        _add_code(text, called.__code__)
-        values.add((called.__defaults__, called.__kwdefaults__))
-        if is_ours(called):
-            values.add([_held(cell.cell_contents) for cell in called.__closure__ or ()])
-        for name in called.__code__.co_names:
-            value = called.__globals__.get(name)
-            values.add((name, value, getattr(value, "_fields", None), getattr(value, "_field_defaults", None)))
-    text.update(values.hexdigest().encode())
-    return text.hexdigest()[:16]
+    stamps = _Stamps(replaced or {})
+    if not others:
+        return stamps.of(function)
+    return hashlib.sha256(" ".join(map(stamps.of, (function, *others))).encode()).hexdigest()[:16]
+
+
+class _Stamps:
+    """Sixteen hexadecimal digits for every function: of its own code, what it mentions, and the stamps of those it calls."""
+
+    def __init__(self, replaced: Replaced) -> None:
+        self._replaced = replaced
+        self._known: dict[Any, str] = {}
+
+    def of(self, function: Any) -> str:
+        if function not in self._known:
+            self._known[function] = "itself"
+            self._known[function] = self._worked_out(function)
+        return self._known[function]
+
+    def _worked_out(self, function: Any) -> str:
+        text, values = hashlib.sha256(), ValueDigest()
+        text.update(f"{own_name(function.__module__)} {function.__qualname__}".encode())
+        _add_code(text, function.__code__)
+        values.add((function.__defaults__, function.__kwdefaults__))
+        if is_ours(function):
+            values.add([_held(cell.cell_contents) for cell in function.__closure__ or ()])
+        else:
+            text.update(digest_of(function).encode())
+        for name in function.__code__.co_names:
+            value = function.__globals__.get(name)
+            if isinstance(value, FunctionType):
+                text.update(f" {name} {self.of(self._replaced.get(value, value))}".encode())
+            else:
+                values.add((name, value, getattr(value, "_fields", None), getattr(value, "_field_defaults", None)))
+        text.update(values.hexdigest().encode())
+        return text.hexdigest()[:16]
 
 
 def _held(value: Any) -> Any:

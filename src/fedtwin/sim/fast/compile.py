@@ -124,7 +124,7 @@ def kernels(what: Exchanged) -> Kernels:
     if key not in _made:
         declared = {own.stand_in: own.declared for own in own_functions(what)}
         try:
-            fast = compiled_together(plain.values(), key, replaced, declared)
+            fast = compiled_together(plain.values(), replaced, declared)
         except CannotCompileError as error:
             raise _refusal(what, _whose(what), str(error)) from None
         called = f"the engine for {_called(what)} ({what.mode})"

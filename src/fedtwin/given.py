@@ -40,6 +40,26 @@ def function_or_none(name: str, value: Any) -> Any:
     return value
 
 
+def truth_given(name: str, value: Any) -> bool:
+    """True or False: what only looks like one of them is another mistake."""
+    if not isinstance(value, bool):
+        raise wrong_kind(name, value, "True or False")
+    return value
+
+
+def truth_or_function(name: str, value: Any) -> Any:
+    if not isinstance(value, bool) and not callable(value):
+        raise wrong_kind(name, value, "True, False or a function")
+    return value
+
+
+def object_with(name: str, value: Any, methods: Iterable[str], needed: str) -> Any:
+    """None, or what has these methods."""
+    if value is not None and not all(callable(getattr(value, method, None)) for method in methods):
+        raise wrong_kind(name, value, needed)
+    return value
+
+
 def rounds_given(name: str, values: Any, last: int) -> tuple[int, ...]:
     """Rounds of a run."""
     found = [whole_number(value) for value in values] if isinstance(values, Iterable) else [None]

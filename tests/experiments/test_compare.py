@@ -1,5 +1,5 @@
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import pandas as pd
 import pytest
@@ -128,6 +128,21 @@ def test_a_policy_name_keeps_the_mode_of_the_base() -> None:
     sync = load_config(overrides={"run.mode": "sync"})
     assert scheme_config(sync, "cu-ucb").run.mode == "sync"
     assert scheme_config(sync, "CU-UCB").run.mode == "async"
+
+
+class Own(NamedTuple):
+    factor: float = 1.0
+
+
+def test_settings_of_a_policy_go_to_the_schemes_that_declare_them() -> None:
+    def score(view: Any, knobs: Any) -> float:
+        return float(knobs.settings.factor * view.queue)
+
+    schemes: list[str | Policy] = [Policy(score, power="optimal", settings=Own), "Random"]
+    found = fedtwin.compare({"run.rounds": 40, "policy.settings.factor": -2.0}, schemes, seeds=1)
+    assert [name.partition(" ")[2] for name in found.summaries] == ["factor=-2.0", ""]
+    with pytest.raises(fedtwin.FedtwinError, match=r"policy\.settings\.facto is not a setting"):
+        fedtwin.compare({"run.rounds": 40, "policy.settings.facto": -2.0}, schemes, seeds=1)
 
 
 def test_policies_are_compared_as_objects_too(tmp_path: Path) -> None:

@@ -75,6 +75,20 @@ def test_what_cannot_be_used_is_one_sentence(given: dict[str, Any], sentence: st
         simulate(**given)
 
 
+def test_an_aggregation_rule_as_an_object_mixes_the_uploads() -> None:
+    from fedtwin.learning.aggregation import Aggregator, load_aggregator, no_state
+
+    def half(state: Any, model: Any, upload: Any, settings: Any) -> tuple[Any, Any]:  # noqa: ARG001
+        return state, 0.5 * model + 0.5 * upload.weights
+
+    few = {"run.rounds": 8, "learning.executor": "serial"}
+    found = simulate(few, aggregation=Aggregator(no_state, half))
+    plain = simulate({**few, "learning.mixing": 0.5, "learning.staleness": "constant"})
+    assert len(found.identity.code["learning.aggregation"]) == 64
+    assert all(np.allclose(found.weights[name], plain.weights[name], atol=1e-6) for name in plain.weights)
+    assert configured(few, aggregation=load_aggregator("fedbuff")) == configured(few, aggregation="fedbuff")
+
+
 def test_a_network_that_is_made_already_is_refused() -> None:
     from torch import nn
 

@@ -106,6 +106,14 @@ def test_an_unlucky_run_under_limits_that_admit_the_fleet_says_so() -> None:
     pytest.fail("no seed was unlucky")
 
 
+def test_where_nobody_is_there_the_limits_are_not_blamed(tmp_path: Path) -> None:
+    code = "from fedtwin.world.parts import Availability\nASLEEP = Availability(lambda at, settings: False)\n"
+    (tmp_path / "asleep.py").write_text(code)
+    (tmp_path / "run.toml").write_text("[world]\navailability = 'asleep:ASLEEP'\n[run]\nrounds = 30\n")
+    with pytest.warns(FedtwinWarning, match=r"world\.availability = 'asleep:ASLEEP' says who answers at all\.$"):
+        simulate(tmp_path / "run.toml")
+
+
 def test_the_command_line_says_so_and_exits_with_3(cli: Cli, tmp_path: Path) -> None:
     done = cli("run", "--rounds", 30, "--set", f"{TIME}=0.1", "--out", "run")
     assert done.returncode == 3

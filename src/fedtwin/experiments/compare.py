@@ -18,9 +18,9 @@ from fedtwin.experiments.batches.batch import Job, Outcome, keep_code, with_sele
 from fedtwin.experiments.batches.told import run_told
 from fedtwin.experiments.folders import compare_folders
 from fedtwin.experiments.plain import plain
-from fedtwin.experiments.specs.schemes import Scheme, chosen_schemes, label, scheme_config
+from fedtwin.experiments.specs.schemes import Scheme, chosen_schemes, each_with_its_settings, label, scheme_config
 from fedtwin.experiments.telling import Count, Say
-from fedtwin.given import path_or_none, settings_given
+from fedtwin.given import path_or_none, settings_given, truth_or_function
 from fedtwin.records.checksums import write_checked
 from fedtwin.records.files import json_bytes
 from fedtwin.registry import SCHEMES
@@ -54,10 +54,12 @@ def compare(
     ``config`` is a Config, a TOML file, a dict, or None for the defaults, with ``{"section.key": value}`` of ``settings`` laid
     over it. ``schemes`` are names, ``module:attribute`` of one's own or policies, by default all of the paper. ``seeds`` is how
     many, from ``run.seed`` on, or which; 5 by default. With ``accuracy`` the time and energy until it is reached are metrics
-    too. With ``out`` the comparison and a row per run are written there, and an interrupted comparison goes on there.
+    too. Settings that policies declare (``policy.settings.key``) go to the schemes that declare them. With ``out`` the
+    comparison and a row per run are written there, and an interrupted comparison goes on there.
     ``progress`` is True for a bar, or a function that hears how many more runs are done; ``say`` hears sentences for a person.
     """
     folder, settings = path_or_none("out", out), settings_given("settings", settings)
+    truth_or_function("progress", progress)
     _require_no_comparison_in(folder)
     if isinstance(config, Run) or (isinstance(config, str | Path) and Path(config).is_dir()):
         config = [config]
@@ -90,7 +92,7 @@ def comparison_jobs(
     which = range(base.run.seed, base.run.seed + seeds) if isinstance(seeds, int) else seeds
     if not isinstance(which, range | list | tuple) or not which or not all(type(seed) is int for seed in which):
         raise FedtwinError(f"seeds = {seeds!r} is not allowed: it must be how many seeds, at least 1, or a list of seeds.")
-    configs = [scheme_config(base, scheme, folder) for scheme in schemes]
+    configs = each_with_its_settings([scheme_config(base, scheme, folder) for scheme in schemes])
     return [Job(replace_settings(config, {"run.seed": seed})) for config in configs for seed in which]
 
 

@@ -25,7 +25,7 @@ from fedtwin.experiments.batches.told import run_told
 from fedtwin.experiments.specs.grid import Point
 from fedtwin.experiments.specs.sweep import sweep_points, words_of
 from fedtwin.experiments.telling import Count, Say
-from fedtwin.given import path_or_none, wrong_kind
+from fedtwin.given import path_or_none, truth_or_function, wrong_kind
 from fedtwin.records.checksums import write_checked
 from fedtwin.records.summary import Tally
 from fedtwin.sim import run_summary
@@ -68,6 +68,7 @@ def sweep(
     that hears how many more runs are done; ``say`` hears sentences for a person.
     """
     chosen = Sweep(spec, path_or_none("out", out), overwrite=overwrite, retry_failed=retry_failed)
+    truth_or_function("progress", progress)
     return chosen.run(workers=workers, ray=ray, progress=progress, say=say)
 
 

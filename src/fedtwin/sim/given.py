@@ -10,8 +10,8 @@ from fedtwin.registry import BUILT_IN
 from fedtwin.usercode import load_object, name_of_object
 
 
-def configured(config: ConfigLike = None, policy: Any = None, model: Any = None) -> Config:
-    """The configuration of a run, with the policy and the network laid over it; either of them a name or an object.
+def configured(config: ConfigLike = None, policy: Any = None, model: Any = None, aggregation: Any = None) -> Config:
+    """The configuration of a run, with policy, network and aggregation rule laid over it; each of them a name or an object.
 
     An object is named as ``module:attribute`` where it can be found under that; otherwise by a name that holds in this process
     only. A network is a function or class that makes one, called with the shape of an image and the number of classes.
@@ -19,12 +19,15 @@ def configured(config: ConfigLike = None, policy: Any = None, model: Any = None)
     names = {
         **({"policy.name": policy} if isinstance(policy, str) else {}),
         **({"learning.model": model} if isinstance(model, str) else {}),
+        **({"learning.aggregation": aggregation} if isinstance(aggregation, str) else {}),
     }
     found = config_of(config, names)
     if policy is not None and not isinstance(policy, str):
         found = with_object(found, "policy.name", _checked_policy(policy))
     if model is not None and not isinstance(model, str):
         found = with_object(found, "learning.model", _checked_model(model))
+    if aggregation is not None and not isinstance(aggregation, str):
+        found = with_object(found, "learning.aggregation", _checked_rule(aggregation))
     return found
 
 
@@ -40,7 +43,8 @@ def with_object(config: Config, setting: str, value: Any) -> Config:
 
 def _registered_name(setting: str, value: Any) -> str | None:
     """Of a part that is fedtwin's own."""
-    known = BUILT_IN[KIND_OF_PART[setting]] if setting in KIND_OF_PART else {}
+    kind = "aggregators" if setting == "learning.aggregation" else KIND_OF_PART.get(setting)
+    known = BUILT_IN[kind] if kind is not None else {}
     return next((name for name, place in known.items() if load_object(setting, place) is value), None)
 
 
@@ -49,6 +53,16 @@ def _checked_policy(policy: Any) -> Policy | OraclePolicy:
         return policy
     hint = ": a score alone becomes one by Policy(score, power='optimal')" if callable(policy) else ""
     raise FedtwinError(f"policy = {policy!r} is a {type(policy).__name__}, not a name nor a fedtwin.Policy{hint}.")
+
+
+def _checked_rule(rule: Any) -> Any:
+    from fedtwin.learning.aggregation import Aggregator
+
+    if isinstance(rule, Aggregator):
+        return rule
+    raise FedtwinError(
+        f"aggregation = {rule!r} is a {type(rule).__name__}, not a name nor a fedtwin.learning.aggregation.Aggregator."
+    )
 
 
 def _checked_model(model: Any) -> Any:

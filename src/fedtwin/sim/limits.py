@@ -65,6 +65,8 @@ def share_admitted(config: Config) -> float:
 
 def _advice(config: Config) -> str:
     found, who = remedies(config), f"{100 * MOST:.0f} % of the devices find a power in most rounds"
+    if not found and config.world.availability != "always":
+        return f"the limits let {who}, but world.availability = {config.world.availability!r} says who answers at all"
     if not found:
         return f"the limits let {who}, so play more rounds"
     limits = _limits(terms_of(config))

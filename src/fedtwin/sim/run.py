@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from fedtwin.config import Config, ConfigLike, config_hash
 from fedtwin.errors import CannotCompileError, EnginesDifferError, FedtwinError, FedtwinWarning, UnfitCheckpointError
-from fedtwin.given import function_or_none, path_given, path_or_none, rounds_given, seconds_given
+from fedtwin.given import function_or_none, object_with, path_given, path_or_none, rounds_given, seconds_given, truth_given
 from fedtwin.policies import knobs_of
 from fedtwin.records.folder import clear_rounds
 from fedtwin.records.reading import read_unfinished
@@ -23,6 +23,7 @@ from fedtwin.world.fleet import fleet_columns, largest_min_mean_samples
 from fedtwin.world.parts import parts_of
 
 if TYPE_CHECKING:
+    from fedtwin.learning.aggregation import Aggregator
     from fedtwin.learning.executors import Executor
     from fedtwin.policies import OraclePolicy, Policy
 
@@ -32,6 +33,7 @@ def simulate(
     *,
     policy: "str | Policy | OraclePolicy | None" = None,
     model: "str | Callable[..., Any] | None" = None,
+    aggregation: "str | Aggregator | None" = None,
     out: str | Path | None = None,
     trace: bool = False,
     records: bool = True,
@@ -52,6 +54,8 @@ def simulate(
         ``Policy`` object (docs/own_code.md).
     :param model: the network that is trained: a name, ``module:factory``, or a function or class that makes one. It adds a
         ``[learning]`` section where there is none.
+    :param aggregation: how uploads are mixed: the name of a rule, ``module:attribute``, or an ``Aggregator`` object. It adds a
+        ``[learning]`` section as well.
     :param out: a new folder for the records (docs/records.md). Without it they stay in the result.
     :param trace: also record queue and score of every device at every decision.
     :param records: False: only the summary is kept, if there is no folder.
@@ -65,17 +69,17 @@ def simulate(
     :param executor: computes the trainings, in place of the configured one.
     :raises FedtwinError: bad input, in one sentence.
     """
-    config = configured(config, policy, model)
+    config = configured(config, policy, model, aggregation)
     if sentence := impossible_min_mean_samples(config):
         warnings.warn(sentence, FedtwinWarning, stacklevel=2)
     wanted = Wanted(
         out=path_or_none("out", out),
-        trace=trace,
-        records=records,
+        trace=truth_given("trace", trace),
+        records=truth_given("records", records),
         checkpoints=rounds_given("checkpoints", checkpoints, config.run.rounds),
         progress=function_or_none("progress", progress),
         checkpoint_every_s=seconds_given("checkpoint_every_s", checkpoint_every_s),
-        executor=executor,
+        executor=object_with("executor", executor, ("adopt", "submit", "result"), "an executor of fedtwin.learning"),
         listeners=Listeners(callbacks, on_round, on_evaluation, on_end),
     )
     return _told(_run(config, wanted, None), wanted.listeners)

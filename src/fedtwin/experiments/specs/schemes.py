@@ -6,7 +6,7 @@ from pathlib import Path
 from fedtwin.config import Config, beside, build_config, replace_settings
 from fedtwin.errors import FedtwinError
 from fedtwin.given import wrong_kind
-from fedtwin.policies import OraclePolicy, Policy
+from fedtwin.policies import OraclePolicy, Policy, policy_of
 from fedtwin.registry import SCHEMES, find_scheme
 from fedtwin.sim.given import configured
 
@@ -28,6 +28,18 @@ def scheme_config(base: Config, scheme: Scheme, folder: Path | None = None) -> C
     mode = {} if find_scheme(scheme) else {"run.mode": base.run.mode}
     config = replace_settings(base, {**mode, "policy.name": scheme})
     return beside(config, folder, Path.cwd()) if folder is not None else config
+
+
+def each_with_its_settings(configs: Sequence[Config]) -> list[Config]:
+    """Settings that policies declare go to those that declare them; one that none declares stays, and is refused by its run."""
+    declared = [set(getattr(policy_of(config).settings, "_fields", ())) for config in configs]
+    of_others = [set().union(*declared) - own for own in declared]
+    return [_without_settings(config, others) for config, others in zip(configs, of_others, strict=True)]
+
+
+def _without_settings(config: Config, names: set[str]) -> Config:
+    kept = {key: value for key, value in config.policy.settings.items() if key not in names}
+    return config.model_copy(update={"policy": config.policy.model_copy(update={"settings": kept})})
 
 
 def chosen_schemes(schemes: str | Sequence[Scheme] | None, default: Sequence[str]) -> list[Scheme]:

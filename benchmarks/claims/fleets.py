@@ -7,6 +7,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from fedtwin.compiling import can_compile
 from fedtwin.config import load_config
 from fedtwin.experiments.analysis.statistics import mean_interval
 from fedtwin.experiments.batches.batch import Job, run_batch
@@ -26,8 +27,9 @@ def values(of: Sequence[Summary], name: str) -> np.ndarray:
 
 
 def rows(policy: str, seed: int, rounds: int, **changes: Any) -> pa.Table:
-    """The records of one run, without declines."""
-    found = simulate(load_config(overrides=_settings(policy, seed, rounds, changes))).rounds
+    """The records of one run, without declines; by the compiled engine where there is one, for there are many runs."""
+    settings = {**_settings(policy, seed, rounds, changes), "run.engine": "compiled" if can_compile() else "readable"}
+    found = simulate(load_config(overrides=settings)).rounds
     return found.filter(pc.invert(found["declined"]))
 
 

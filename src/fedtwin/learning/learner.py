@@ -79,8 +79,8 @@ class Learner:
         for sentence in notices(config.learning, data, self._shares):
             warnings.warn(sentence, FedtwinWarning, stacklevel=2)
         self.layout, initial = workload.initial()
-        if sentence := undercharged(config, self.layout.bits):
-            warnings.warn(sentence, FedtwinWarning, stacklevel=2)
+        if charge := undercharged(config, self.layout.bits):
+            warnings.warn(charge, FedtwinWarning, stacklevel=2)
         self._executor: Executor = executor if executor is not None else make_executor(workload)
         self._model = self._executor.adopt(initial)
         try:

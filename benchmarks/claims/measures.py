@@ -30,6 +30,7 @@ MEASURES: dict[str, Callable[[], str]] = {
     "fresh": theory.fresh_upload,
     "raw-data": theory.raw_data,
     "proof": proofs.sums_of_the_proof,
+    "noise": proofs.noise,
     "dirichlet": proofs.dirichlet,
     "bits": proofs.network_bits,
 }

@@ -5,7 +5,7 @@ import math
 import numpy as np
 
 from fedtwin.config import load_config
-from fedtwin.formulas.power import optimal_plan
+from fedtwin.formulas.power import plan_power
 from fedtwin.learning.partition import class_mix
 from fedtwin.sim import simulate
 from fedtwin.world.world import World
@@ -24,15 +24,14 @@ def sums_of_the_proof() -> str:
         if table["declined"][k]:
             continue
         queues, scores = table["queues"][k], table["indices"][k]
-        best = (math.inf, 0, 0.0)
-        for n in (n for n, idle in enumerate(table["available"][k]) if idle):
-            draw = world.draw(n, table["round"][k], table["clock_s"][k])
-            plan = optimal_plan(world.terms, draw.gain, draw.cpu_hz, samples[n])
-            if plan.feasible:
-                best = min(best, (v * plan.cost - queues[n] * samples[n], n, plan.cost))
-        estimates = {n: (scores[n] + queues[n] * samples[n]) / v for n in (chosen, best[1])}
+        idle = [n for n, available in enumerate(table["available"][k]) if available]
+        draws = [world.draw(n, table["round"][k], table["clock_s"][k]) for n in idle]
+        plan = plan_power(config, [d.gain for d in draws], [d.cpu_hz for d in draws], [samples[n] for n in idle])
+        costs = dict(zip(idle, plan.cost, strict=True))
+        best = min(idle, key=lambda n: v * costs[n] - queues[n] * samples[n])
+        estimates = {n: (scores[n] + queues[n] * samples[n]) / v for n in (chosen, best)}
         b1 += table["cost"][k] - estimates[chosen]
-        b2 += estimates[best[1]] - best[2]
+        b2 += estimates[best] - costs[best]
         largest = max(largest, table["cost"][k])
     devices = len(samples)
     first = 2.0 * math.sqrt(6.0 * devices * ROUNDS * math.log(ROUNDS)) + 2.5 * devices
@@ -43,6 +42,19 @@ def dirichlet() -> str:
     """The largest share of one class on a device, over 100 devices, for γ1 near 0 and for a large one."""
     shares = [np.mean([class_mix(0, device, 10, gamma).max() for device in range(100)]) for gamma in (1e-3, 1e6)]
     return f"{shares[0]:.3f} at γ1 = 0.001, {shares[1]:.3f} at 10⁶"
+
+
+def noise() -> str:
+    """Draws in which a device finds a power, with −154 dBm as the total in a sub-channel, and as a density per Hz."""
+    found = []
+    for noise_dbm in (-154.0, -94.0):
+        config = load_config(overrides={"radio.noise_dbm": noise_dbm})
+        world = World(config)
+        draws = [(world.draw(n, t, float(t)), device.samples) for n, device in enumerate(world.fleet) for t in range(1, 501)]
+        gains, frequencies = ([getattr(draw, name) for draw, _ in draws] for name in ("gain", "cpu_hz"))
+        plan = plan_power(config, gains, frequencies, [samples for _, samples in draws])
+        found.append(f"{100 * np.mean(plan.feasible):.1f}")
+    return f"{found[0]} %, as a density per Hz {found[1]} %"
 
 
 def network_bits() -> str:

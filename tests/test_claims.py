@@ -14,7 +14,7 @@ from fedtwin.cli.app import app
 from fedtwin.experiments.specs import figure as specs
 
 ROOT = Path(__file__).parents[1]
-VERDICTS = {"holds", "holds in part", "does not hold", "cannot be tested"}
+VERDICTS = ("holds", "holds in part", "does not hold", "cannot be tested")
 NUMBER = re.compile(r"−?\d[\d,]*(?:\.\d+)?")
 TAKE_LONG = {"decomposition", "penalty", "queue-rate"}
 """Measurements with engines that no other test compiles, or with long runs."""
@@ -146,6 +146,12 @@ def test_every_row_has_a_verdict_a_finding_and_a_command() -> None:
         assert claim.says and claim.found and claim.commands, claim
     items = [claim.item for claim in CLAIMS]
     assert len(items) == len(set(items)) and {claim.section for claim in CLAIMS} == set(SECTIONS)
+
+
+def test_the_page_counts_its_verdicts() -> None:
+    holds, in_part, not_, untold = (sum(claim.verdict == verdict for claim in CLAIMS) for verdict in VERDICTS)
+    counted = f"Of {len(CLAIMS)} rows {holds} hold, {in_part} hold in part, {not_} do not hold, and {untold} cannot be tested."
+    assert counted in (ROOT / "docs" / "claims.md").read_text(encoding="utf-8")
 
 
 def test_nothing_of_the_paper_is_without_a_row() -> None:

@@ -49,6 +49,7 @@ def test_executors_agree_to_the_last_bit(tmp_path: Path, scheme: str) -> None:
 
 
 @pytest.mark.parametrize("changes", [{}, {"policy.name": "Sy-fairness"}, {"learning.aggregation": "fedbuff"}], ids=str)
+@pytest.mark.filterwarnings("ignore:Time and energy are those of a lighter training")  # three epochs
 def test_digits_are_learned_by_every_aggregation(changes: dict[str, Any]) -> None:
     result = simulate(training(**{"run.rounds": 900, "learning.learning_rate": 0.1, "learning.local_epochs": 3, **changes}))
     assert result.summary.test_accuracy is not None and result.summary.test_accuracy > 0.9
@@ -238,6 +239,7 @@ def test_dropout_draws_the_same_whatever_the_executor(tmp_path: Path, monkeypatc
     assert models[0] == models[1] == models[2]
 
 
+@pytest.mark.filterwarnings("ignore:Time and energy are those of a lighter training")  # 1 MB is charged
 def test_a_last_batch_of_one_sample_trains_with_batchnorm() -> None:
     changes = {"fleet.samples_min": 33, "fleet.samples_max": 33, "fleet.devices": 2, "fleet.channels": 1, "run.rounds": 2}
     result = simulate(training(**{**changes, "learning.model": "resnet18", "learning.evaluate_every_s": 100.0}))

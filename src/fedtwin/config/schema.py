@@ -186,6 +186,7 @@ class LearningConfig(Section):
     dirichlet_gamma: Positive = Field(0.5, description="γ1, concentration of the Dirichlet partition")
     owned_samples: Whole = Field(500, ge=1, le=10**6, description="samples a device owns; D_n of them train in a round")
     local_epochs: Whole = Field(1, ge=1, le=10_000, description="passes over the samples of a round")
+    charge_epochs: bool = Field(False, description="true: c is charged once per local epoch, not once per training")
     batch_size: Whole = Field(32, ge=1, le=10**6, description="samples per gradient step")
     learning_rate: Positive = Field(0.05, description="step size of local SGD")
     proximal: NotNegative = Field(0.005, description="m, weight of the proximal term (m/2)‖w − w_download‖²")

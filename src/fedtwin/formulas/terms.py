@@ -19,6 +19,12 @@ class Terms(NamedTuple):
     max_energy_j: float
 
 
+def epochs_charged(config: Config) -> int:
+    """How often c is paid for one local training: once, unless ``learning.charge_epochs`` asks for every pass."""
+    learning = config.learning
+    return learning.local_epochs if learning is not None and learning.charge_epochs else 1
+
+
 def terms_of(config: Config) -> Terms:
     """The only place where decibels become watts."""
     return Terms(
@@ -26,7 +32,7 @@ def terms_of(config: Config) -> Terms:
         noise_w=10.0 ** ((config.radio.noise_dbm - 30.0) / 10.0),
         max_power_w=config.radio.max_power_w,
         update_bits=config.radio.update_bits,
-        cycles_per_sample=config.compute.cycles_per_sample,
+        cycles_per_sample=config.compute.cycles_per_sample * epochs_charged(config),
         capacitance=config.compute.capacitance,
         energy_weight=config.objective.energy_weight,
         max_time_s=config.objective.max_time_s,

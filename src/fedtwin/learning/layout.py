@@ -55,6 +55,11 @@ class Layout:
     def counter_size(self) -> int:
         return sum(entry.size for entry in self.entries if entry.counter)
 
+    @property
+    def bits(self) -> int:
+        """Of one upload: float32 and 64-bit counters, without the names."""
+        return 32 * self.float_size + 64 * self.counter_size
+
     def unpack(self, weights: Weights) -> dict[str, NDArray[Any]]:
         """Named tensors; floating-point ones are views."""
         return {

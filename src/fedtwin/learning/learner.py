@@ -16,6 +16,7 @@ from fedtwin.errors import FedtwinError, FedtwinWarning, UnfitCheckpointError
 from fedtwin.learning.aggregation import Upload, aggregation_of
 from fedtwin.learning.aggregation.held import Held, Move, is_tensor
 from fedtwin.learning.aggregation.refusals import Refusal, newest_counters, refusal
+from fedtwin.learning.charges import undercharged
 from fedtwin.learning.elsewhere import require_the_same_elsewhere
 from fedtwin.learning.evaluation import Evaluation
 from fedtwin.learning.executors import Executor, make_executor, make_workload
@@ -78,6 +79,8 @@ class Learner:
         for sentence in notices(config.learning, data, self._shares):
             warnings.warn(sentence, FedtwinWarning, stacklevel=2)
         self.layout, initial = workload.initial()
+        if charge := undercharged(config, self.layout.bits):
+            warnings.warn(charge, FedtwinWarning, stacklevel=2)
         self._executor: Executor = executor if executor is not None else make_executor(workload)
         self._model = self._executor.adopt(initial)
         try:

@@ -108,7 +108,7 @@ def test_a_form_that_is_none_is_no_state(form: Any) -> None:
 
 def test_what_a_gpu_holds_in_an_order_of_its_own_is_held_in_the_models() -> None:
     """Its executor, which trains here on the CPU, pads and turns the vectors; a checkpoint has them as the model's."""
-    settings = {"learning.dataset": "digits", "learning.model": "resnet18", "learning.aggregation": "fedbuff"}
+    settings: dict[str, Any] = {"learning.model": "resnet18", "learning.aggregation": "fedbuff", "radio.update_bits": 3.6e8}
     config, data = load_config(overrides=settings), load_dataset("digits")
     workload = make_workload(config, data.image_shape, data.classes)
 

@@ -27,6 +27,7 @@ from fedtwin.experiments.batches.job import (
 )
 from fedtwin.experiments.batches.journal import Journal, open_journal, read_journal
 from fedtwin.experiments.batches.pools import require_no_worker
+from fedtwin.learning.charges import undercharged_among
 from fedtwin.learning.notices import notices_of
 from fedtwin.records.files import CODE_NAME
 from fedtwin.sim import impossible_min_mean_samples
@@ -147,6 +148,8 @@ def _warn_once(jobs: Sequence[Job]) -> None:
         more = f" ({len(sentences)} of {len(jobs)} runs ask for too much.)" if len(sentences) > 1 else ""
         warnings.warn(sentences[0] + more, FedtwinWarning, stacklevel=3)
     for sentence in _of_the_data(jobs):
+        warnings.warn(sentence, FedtwinWarning, stacklevel=3)
+    if sentence := undercharged_among([job.config for job in jobs]):
         warnings.warn(sentence, FedtwinWarning, stacklevel=3)
 
 

@@ -2,6 +2,7 @@
 
 from fedtwin.config import Config
 from fedtwin.learning.aggregation import aggregation_of
+from fedtwin.learning.charges import undercharged_among
 from fedtwin.learning.notices import notices_of
 from fedtwin.sim import impossible_min_mean_samples
 from fedtwin.sim.run import load_parts
@@ -26,4 +27,5 @@ def _check_learning(config: Config) -> list[str]:
     workload = make_workload(config, data.image_shape, data.classes)
     workload.network()
     workload.check(fleet_columns(config).samples.tolist())
-    return list(notices_of(config))
+    charge = undercharged_among([config])
+    return [*notices_of(config), *([charge] if charge else [])]

@@ -11,7 +11,7 @@ import pyarrow.parquet as pq
 import pytest
 
 import fedtwin
-from fedtwin import FedtwinError, simulate
+from fedtwin import FedtwinError, FedtwinWarning, simulate
 from fedtwin.policies import load_policy
 from fedtwin.registry import installed
 from tests.pages import ROOT, blocks_of
@@ -87,6 +87,10 @@ def test_the_name_that_a_package_brings_is_used_like_fedtwins_own(tmp_path: Path
     monkeypatch.syspath_prepend(str(tmp_path))
     installed.cache_clear()
     try:
+        with pytest.warns(
+            FedtwinWarning, match=r"^'cu-ucb' of fedtwin\.policies is fedtwin's own: 'my_patient:POLICY' is not used"
+        ):
+            installed("policies")
         settings = {"run.rounds": 60, "run.engine": "readable", "policy.settings.memory": 0.4}
         by_name, by_place = (
             simulate({**settings, "policy.name": policy, "world.channel": channel})

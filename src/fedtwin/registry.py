@@ -3,10 +3,13 @@
 A package can add names of its own: an entry point of the group ``fedtwin.<kind>``, such as ``fedtwin.policies``.
 """
 
+import warnings
 from dataclasses import dataclass
 from functools import cache
 from importlib.metadata import entry_points
 from typing import Literal
+
+from fedtwin.errors import FedtwinWarning
 
 Mode = Literal["async", "sync"]
 Kind = Literal["policies", "channels", "loads", "availabilities", "aggregators"]
@@ -56,8 +59,13 @@ def target_of(kind: Kind, name: str) -> str | None:
 
 @cache
 def installed(kind: Kind) -> dict[str, str]:
-    """The names that installed packages bring; fedtwin's own names stay its own."""
-    return {point.name: point.value for point in entry_points(group=f"fedtwin.{kind}") if point.name not in BUILT_IN[kind]}
+    """The names that installed packages bring; fedtwin's own names stay its own, which is said."""
+    points = entry_points(group=f"fedtwin.{kind}")
+    for point in points:
+        if point.name in BUILT_IN[kind]:
+            sentence = f"{point.name!r} of fedtwin.{kind} is fedtwin's own: {point.value!r} is not used by that name."
+            warnings.warn(sentence, FedtwinWarning, stacklevel=2)
+    return {point.name: point.value for point in points if point.name not in BUILT_IN[kind]}
 
 
 def names_of(kind: Kind) -> str:

@@ -90,6 +90,7 @@ UNDERSTOOD = [
     "return (view.queue > 2.0) * view.samples",
     "return view.round // 7 + view.round % 5 + view.queue // 3.0 + view.queue % 0.7",
     "return float(view.selections) if math.isnan(view.gain) else math.log1p(view.gain)",
+    "return math.floor(-view.queue / 3.0) * 2 + math.ceil(view.queue) % 7",
 ]
 
 
@@ -133,7 +134,6 @@ REFUSED = [
     ),
     ("n = 0.0\nfor i in range(-WIDE, WIDE, 4):\n    n += 1.0\nreturn n", "range"),
     ("return int(view.queue)", r"int\(\)"),
-    ("return math.floor(view.queue)", "math.floor"),
     ("return LONG[view.device]", "LONG"),
     ("return view[6]", "an item of a View"),
     ("return view._replace(queue=1.0).queue", "not for compiled code"),
@@ -185,6 +185,20 @@ def test_powers_of_constants_are_not_folded_into_others(tmp_path: Path, power: s
     fast = compiled_as(score, steps.score_of_policy)
     views = [VIEW._replace(mean_cost=k / 7919) for k in range(1, 7919, 3)]
     assert [fast(view, KNOBS) for view in views] == [score(view, KNOBS) for view in views]
+
+
+@pytest.mark.parametrize("name", ["floor", "ceil"])
+def test_whole_numbers_below_and_above_are_pythons_or_refused(name: str) -> None:
+    from fedtwin.compiling.guarded import compiled_function
+
+    fast, plain = compiled_function(name), getattr(math, name)
+    for x in (0.0, -0.0, 0.5, -0.5, 1e12, -1e12, 999_999_999_999.5, 5e-324, -5e-324):
+        assert fast(x) == plain(x) and type(fast(x)) is int
+    for x in (1.1e12, -1e13, math.inf, -math.inf):
+        with pytest.raises(OverflowError):
+            fast(x)
+    with pytest.raises(ValueError, match="NaN"):
+        fast(math.nan)
 
 
 @pytest.mark.parametrize("name", ["sqrt", "log", "log10", "log1p", "exp", "expm1", "sin", "cos", "fabs", "isnan", "isinf"])

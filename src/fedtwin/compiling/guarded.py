@@ -96,10 +96,31 @@ def isfinite(x: float) -> bool:
     return math.isfinite(float(x))
 
 
+MOST_FLOOR = 1e12
+
+
+def floor(x: float) -> int:
+    """Compiled whole numbers are 64 bits wide, so what is beyond a bound is refused; Python's go on without end."""
+    if math.isnan(float(x)):
+        raise ValueError("cannot convert float NaN to integer")
+    if abs(float(x)) > MOST_FLOOR:
+        raise OverflowError("math.floor of a number over 1e12")
+    return math.floor(float(x))
+
+
+def ceil(x: float) -> int:
+    if math.isnan(float(x)):
+        raise ValueError("cannot convert float NaN to integer")
+    if abs(float(x)) > MOST_FLOOR:
+        raise OverflowError("math.ceil of a number over 1e12")
+    return math.ceil(float(x))
+
+
 REAL = {"sqrt": 1, "log": 1, "log10": 1, "log1p": 1, "exp": 1, "expm1": 1, "sin": 1, "cos": 1, "pow": 2, "fabs": 1}
 """Functions that give a real number, with how many arguments they take."""
 TRUTH = {"isnan": 1, "isinf": 1, "isfinite": 1}
-NAMES: dict[Any, str] = {getattr(math, name): name for name in (*REAL, *TRUTH)}
+WHOLE = {"floor": 1, "ceil": 1}
+NAMES: dict[Any, str] = {getattr(math, name): name for name in (*REAL, *TRUTH, *WHOLE)}
 """Names of the functions by themselves, under whatever name they were imported."""
 
 
@@ -133,6 +154,6 @@ def compiled_math() -> ModuleType:
     module = ModuleType("math")
     for name in CONSTANTS:
         setattr(module, name, getattr(math, name))
-    for name in (*REAL, *TRUTH):
+    for name in (*REAL, *TRUTH, *WHOLE):
         setattr(module, name, compiled_function(name))
     return module

@@ -369,7 +369,8 @@ class _Function:
             case "len", [Tuple(items=items)]:
                 return Whole(len(items))
         of = " and ".join(words(kind) for kind in kinds) or "nothing"
-        raise UnclearError(f"it calls {name}() of {of}, which is not for compiled code")
+        instead = ": math.floor and math.ceil are" if name == "int" else ""
+        raise UnclearError(f"it calls {name}() of {of}, which is not for compiled code{instead}")
 
     # Names
 
@@ -386,7 +387,7 @@ class _Function:
             case ast.Attribute(value=ast.Name(id=name), attr=attribute) if name not in scope:
                 if self._named(name, scope) is not math:
                     raise UnclearError(f"it uses {name}.{attribute}, and only math is looked into")
-                if attribute not in (*guarded.CONSTANTS, *guarded.REAL, *guarded.TRUTH):
+                if attribute not in (*guarded.CONSTANTS, *guarded.REAL, *guarded.TRUTH, *guarded.WHOLE):
                     raise UnclearError(f"it uses math.{attribute}, of which compiled code may make other numbers")
                 return getattr(math, attribute)
         raise UnclearError(f"{ast.unparse(node)} in line {node.lineno} is not for compiled code")
@@ -440,12 +441,14 @@ def _bound(op: ast.operator, one: int, other: int) -> int:
 
 
 def _of_math(name: str, kinds: list[Kind]) -> Kind:
-    if len(kinds) != {**guarded.REAL, **guarded.TRUTH}[name]:
+    if len(kinds) != {**guarded.REAL, **guarded.TRUTH, **guarded.WHOLE}[name]:
         raise UnclearError(f"it calls math.{name} with {len(kinds)} arguments")
     for kind in kinds:
         as_real(kind)
         if isinstance(kind, Truth):
             raise UnclearError(f"it calls math.{name} of true or false")
+    if name in guarded.WHOLE:
+        return Whole(int(guarded.MOST_FLOOR))
     return Truth() if name in guarded.TRUTH else Real()
 
 

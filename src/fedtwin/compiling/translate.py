@@ -86,7 +86,7 @@ def compiled_as(function: Plain, stand_in: Plain) -> Any:
     return _Translation([function], {}, {}).of(function, stand_in)
 
 
-_compiled_before: dict[tuple[Plain, str, bool], Any] = {}
+_compiled_before: dict[tuple[Plain, str], Any] = {}
 """Of fedtwin's own functions, with the stamp of all that they reach: what two engines share is compiled once in a process."""
 
 
@@ -113,16 +113,22 @@ class _Translation:
 
     def _of_ours(self, function: Any) -> Any:
         if function not in self._ours:
-            key = function, self._stamps.of(function), function in self._from_python
-            if key not in _compiled_before:
-                names = dict(function.__globals__)
-                for name in function.__code__.co_names:
-                    called = function.__globals__.get(name)
-                    if isinstance(called, FunctionType):
-                        names[name] = self.of(self._replaced.get(called, called), called)
-                _compiled_before[key] = self._copy(function, names, function.__closure__, "numpy")
-            self._ours[function] = _compiled_before[key]
+            key = function, self._stamps.of(function)
+            if function in self._from_python:  # has a place on disk of its own
+                self._ours[function] = self._copy_of_ours(function)
+            elif key in _compiled_before:
+                self._ours[function] = _compiled_before[key]
+            else:
+                self._ours[function] = _compiled_before[key] = self._copy_of_ours(function)
         return self._ours[function]
+
+    def _copy_of_ours(self, function: Any) -> Any:
+        names = dict(function.__globals__)
+        for name in function.__code__.co_names:
+            called = function.__globals__.get(name)
+            if isinstance(called, FunctionType):
+                names[name] = self.of(self._replaced.get(called, called), called)
+        return self._copy(function, names, function.__closure__, "numpy")
 
     def _of_users(self, function: Any, meanings: Mapping[Any, Mapping[str, Any]]) -> Any:
         if function not in self._users:
@@ -209,7 +215,7 @@ class _Stamps:
 
     def _worked_out(self, function: Any) -> str:
         text, values = hashlib.sha256(), ValueDigest()
-        text.update(f"{own_name(function.__module__)} {function.__qualname__}".encode())
+        text.update(f"{own_name(str(function.__module__))} {function.__qualname__}".encode())
         _add_code(text, function.__code__)
         values.add((function.__defaults__, function.__kwdefaults__))
         if is_ours(function):

@@ -29,6 +29,7 @@ from fedtwin.given import path_or_none, truth_or_function, wrong_kind
 from fedtwin.records.checksums import write_checked
 from fedtwin.records.summary import Tally
 from fedtwin.sim import run_summary
+from fedtwin.sim.run import load_parts
 
 SUMMARIES_NAME, SPEC_NAME, JOURNAL_NAME, LOCK_NAME = "summaries.parquet", "sweep.toml", "unfinished.jsonl", ".lock"
 SpecLike = str | PathLike[str] | Mapping[str, Any]
@@ -159,6 +160,7 @@ def sweep_runs(spec: SpecLike) -> tuple[list[Point], list[Job]]:
         raise wrong_kind("spec", spec, "a dictionary or the path of a TOML file")
     content = spec if isinstance(spec, Mapping) else read_toml(Path(spec), "sweep")
     points = sweep_points(content, folder_of(spec))
+    _require_parts_that_can_be_had(points)
     jobs, by_key = [Job(point.config) for point in points], dict[str, Point]()
     for point, job in zip(points, jobs, strict=True):
         if (other := by_key.setdefault(job.key, point)) is not point:
@@ -166,6 +168,19 @@ def sweep_runs(spec: SpecLike) -> tuple[list[Point], list[Job]]:
                 f"The sweep has the same run twice, as {words_of(other)} and as {words_of(point)}: leave one out."
             )
     return points, jobs
+
+
+def _require_parts_that_can_be_had(points: Sequence[Point]) -> None:
+    """Policies and worlds with the settings they declare, each once."""
+    tried = set()
+    for point in points:
+        config = point.config
+        if (parts := f"{config.policy!r} {config.world!r} {config.code!r}") not in tried:
+            tried.add(parts)
+            try:
+                load_parts(config)
+            except FedtwinError as error:
+                raise FedtwinError(f"{words_of(point)}: {error}") from None
 
 
 def summaries_table(points: Sequence[Point], outcomes: Sequence[Outcome]) -> pa.Table:

@@ -90,6 +90,8 @@ class _Records(Sink):
 
 def run_compiled(config: Config, wanted: Wanted, *, resume: bool) -> Result:
     """The same result as the readable engine's; a resumed run is played again from the start, which is quick."""
+    if (obstacle := obstacle_to_compiling(exchanged_in(config))) is not None:
+        raise obstacle
     identity, out = identity_of(config), wanted.out
     fleet = fleet_columns(config)
     tie_ranks = ranks(config.run.seed, Purpose.TIES, len(fleet.samples))

@@ -46,8 +46,10 @@ def load_object(setting: str, name: str, folder: str | Path | None = None) -> An
         found: Any = module
         for part in attribute.split("."):
             found = getattr(found, part)
-    except (FedtwinError, KeyboardInterrupt):
+    except KeyboardInterrupt:
         raise
+    except FedtwinError as error:  # a part that is not put together as it has to be
+        raise type(error)(f"{setting} = {name!r} cannot be loaded: {str(error).rstrip('.')}.") from None
     except BaseException as error:  # a module that calls sys.exit() too
         from fedtwin.usercode.source import sentence_of_error
 

@@ -206,8 +206,18 @@ def is_users_file(file: str) -> bool:
 
 @cache
 def _is_installed(file: Path) -> bool:
+    """A package that brings parts for fedtwin is the user's own, installed or not: it counts by its source."""
     file = file.resolve()
-    return any(file.is_relative_to(folder) for folder in _installed_folders())
+    inside = [file.relative_to(folder).parts[0] for folder in _installed_folders() if file.is_relative_to(folder)]
+    return bool(inside) and inside[0].removesuffix(".py") not in _packages_with_parts()
+
+
+@cache
+def _packages_with_parts() -> frozenset[str]:
+    """Top names of the packages that have entry points of fedtwin's groups."""
+    groups = [group for group in importlib.metadata.entry_points().groups if group.startswith("fedtwin.")]
+    points = [point for group in groups for point in importlib.metadata.entry_points(group=group)]
+    return frozenset(point.module.partition(".")[0] for point in points)
 
 
 def is_users(module: str) -> bool:

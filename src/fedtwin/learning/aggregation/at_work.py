@@ -106,6 +106,8 @@ class Rule:
             raise
         except Exception as error:
             hint = ", and nothing may be changed in place" if "read-only" in str(error) else ""
+            if not self.needs_start and "NoneType" in str(error):
+                hint = " (upload.start is None unless the rule says needs_start=True)"
             raise self._fault(f"fails in {what}: {sentence_of_error(error)}{hint}") from None
 
     def _copies(self, model: Any, *values: Any) -> list[Held]:

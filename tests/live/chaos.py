@@ -102,9 +102,10 @@ class Fleet:
     def wait_for_an_open_round(self) -> None:
         """A synchronous one, in which somebody has a task."""
         path, deadline = self.run / "ledger.jsonl", time.monotonic() + 120.0
-        while (
-            b'"kind":"dispatched"' not in path.read_bytes().rpartition(b'"kind":"opened"')[2].partition(b'"kind":"closed"')[0]
-        ):
+        while True:
+            since = path.read_bytes().rpartition(b'"kind":"opened"')[2]
+            if b'"kind":"dispatched"' in since and b'"kind":"closed"' not in since:
+                return
             assert time.monotonic() < deadline, f"no round is opened: {self.tail('edge')}"
             time.sleep(0.002)
 

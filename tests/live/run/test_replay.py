@@ -133,7 +133,11 @@ def test_a_killed_run_comes_back_as_it_was(aggregation: str, mode: str, seed: in
     with tempfile.TemporaryDirectory() as folder:
         more = {"fleet.channels": 2, "learning.aggregation": aggregation, "learning.buffer_size": 3, "live.max_staleness": 9}
         if mode == "sync":
-            more |= {"run.mode": mode, "live.time_scale": 1e-4}  # a round that nobody takes is soon over
+            more |= {
+                "run.mode": mode,
+                "run.sync_timeout_s": 50.0,
+                "live.time_scale": 1e-4,
+            }  # a round that nobody takes is soon over
         live = opening.begin(Path(folder, "run"), config_of(**more), "main", CODEC.encode(weights(0.0)))
         driver = Driver(live, seed)
         for _ in range(steps):

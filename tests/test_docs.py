@@ -32,7 +32,7 @@ def test_every_setting_is_documented_with_its_default() -> None:
 def test_every_column_is_documented() -> None:
     page = text_of("docs/records.md")
     for name in [
-        *rounds_schema(trace=True, learning=True).names,
+        *rounds_schema(trace=True, learning=True, timeout=True).names,
         *DEVICES.names,
         *EVALUATIONS.names,
         *REFUSALS.names,

@@ -99,6 +99,16 @@ class Fleet:
             assert time.monotonic() < deadline, f"no uploads come: {self.tail('edge')}"
             time.sleep(0.02)
 
+    def wait_for_an_open_round(self) -> None:
+        """A synchronous one, in which somebody has a task."""
+        path, deadline = self.run / "ledger.jsonl", time.monotonic() + 120.0
+        while True:
+            since = path.read_bytes().rpartition(b'"kind":"opened"')[2]
+            if b'"kind":"dispatched"' in since and b'"kind":"closed"' not in since:
+                return
+            assert time.monotonic() < deadline, f"no round is opened: {self.tail('edge')}"
+            time.sleep(0.002)
+
     def tail(self, name: str) -> str:
         return self.local.log(name)[-3000:]
 
@@ -160,7 +170,7 @@ def check(folder: Path, mix: Mix = fedasync_by_hand) -> dict[str, int]:
     final = load_file(folder / "run" / "model.safetensors")["marks"]
     np.testing.assert_allclose(final, models[-1], rtol=1e-4, atol=1e-5)
     accounted = applied | {event["token"] for event in log if event["kind"] in ("refused",) and "token" in event}
-    uploaded = _uploaded(folder)
+    uploaded = uploaded_in(folder)
     assert uploaded <= accounted, f"lost after they were acknowledged: {sorted(uploaded - accounted)}"
     summary = json.loads((folder / "run" / "summary.json").read_text(encoding="utf-8"))
     assert summary["uploads_applied"] == len(applied) == summary["model_version"]
@@ -176,7 +186,7 @@ def check(folder: Path, mix: Mix = fedasync_by_hand) -> dict[str, int]:
     }
 
 
-def _uploaded(folder: Path) -> set[str]:
+def uploaded_in(folder: Path) -> set[str]:
     """Tokens whose result a device knows to be on the broker's disk."""
     tokens = set()
     for path in folder.glob("device-*.log"):

@@ -41,7 +41,7 @@ def check(cli: Cli, folder: Path, arguments: tuple[object, ...], words: str) -> 
         ((*EDGE, "--listen", "nonsense"), "--listen 'nonsense' is not HOST:PORT"),
         ((*EDGE, "--server", "nats://127.0.0.1:1", "--listen", "127.0.0.1:14222"), "cannot be given with --server"),
         ((*EDGE, "--run", "my run"), "--run 'my run' is not allowed"),
-        ((*EDGE, "--set", "run.mode=sync"), "run.mode = 'sync' is not for a live fleet"),
+        ((*EDGE, "--set", "run.sync_timeout_s=3"), "[run] sync_timeout_s = 3 ends synchronous rounds: mode must be 'sync'"),
         ((*EDGE, "--policy", "genie"), "is for simulations only"),
         ((*EDGE, "--time-scale", 0), "live.time_scale"),
         ((*EDGE, "--log-level", "nonsense"), "--log-level 'nonsense' is not allowed"),

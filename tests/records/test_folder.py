@@ -65,7 +65,7 @@ def test_parts_become_one_file_with_every_row(tmp_path: Path, monkeypatch: pytes
 
 
 def test_the_schema_has_a_place_for_every_field_of_a_row() -> None:
-    columns = rounds_schema(trace=True, learning=True).names
+    columns = rounds_schema(trace=True, learning=True, timeout=True).names
     assert [name.replace("index", "score").replace("indices", "scores") for name in columns] == list(Row._fields)
 
 

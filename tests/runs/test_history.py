@@ -19,7 +19,10 @@ from fedtwin.twin import queue_at, total_queue
 from tests.runs.truth import truth_of
 
 
-def no_more_channels_than_devices(changes: dict[str, Any]) -> dict[str, Any]:
+def possible(changes: dict[str, Any]) -> dict[str, Any]:
+    """No more channels than devices, and no timeout of a round that waits for nobody."""
+    if changes["run.mode"] == "async":
+        changes = {**changes, "run.sync_timeout_s": None}
     return {**changes, "fleet.channels": min(changes["fleet.channels"], changes["fleet.devices"])}
 
 
@@ -29,6 +32,7 @@ SETTINGS = st.fixed_dictionaries(
         "policy.feedback": st.sampled_from(["on-selection", "on-arrival"]),
         "policy.power": st.sampled_from(["scheme", "optimal", "max"]),
         "run.mode": st.sampled_from(["async", "sync"]),
+        "run.sync_timeout_s": st.sampled_from([None, 0.2, 0.5, 0.8]),
         "run.rounds": st.integers(1, 60),
         "run.seed": st.integers(0, 2**63 - 1),
         "run.engine": st.just("readable"),
@@ -37,7 +41,7 @@ SETTINGS = st.fixed_dictionaries(
         "objective.max_time_s": st.sampled_from([0.3, 0.5, 0.7, 1.0]),
         "objective.min_mean_samples": st.sampled_from([0.0, 1.0, 3.3, 40.0]),
     }
-).map(no_more_channels_than_devices)
+).map(possible)
 quiet = pytest.mark.filterwarnings("ignore::fedtwin.errors.FedtwinWarning")
 
 
@@ -73,9 +77,9 @@ def test_every_moment_of_a_compiled_run(tmp_path: Path, mode: str, feedback: str
     assert run.summary["declines"] > 0
 
 
-@pytest.mark.parametrize("mode", ["async", "sync"])
-def test_every_moment_of_a_training_run(tmp_path: Path, mode: str) -> None:
-    learning = {"learning.dataset": "digits", "learning.executor": "serial"}
+@pytest.mark.parametrize(("mode", "timeout_s"), [("async", None), ("sync", None), ("sync", 0.6)])
+def test_every_moment_of_a_training_run(tmp_path: Path, mode: str, timeout_s: float | None) -> None:
+    learning = {"learning.dataset": "digits", "learning.executor": "serial", "run.sync_timeout_s": timeout_s}
     check_every_moment(
         {**learning, "run.mode": mode, "run.rounds": 30, "fleet.channels": 4, "fleet.devices": 6}, tmp_path / "run"
     )

@@ -63,6 +63,7 @@ def configurations(draw: st.DrawFn, name: str, mode: str) -> Config:
             "policy.v": draw(st.sampled_from([0.0, 1e3, 1e5])),
             "policy.bonus_scale": draw(st.sampled_from([0.0, 0.01, 1.0])),
             "policy.feedback": draw(st.sampled_from(["on-selection", "on-arrival"])),
+            **({"run.sync_timeout_s": draw(st.sampled_from([None, 0.05, 0.3, 0.5, 0.9]))} if mode == "sync" else {}),
         }
     )
 
@@ -93,6 +94,17 @@ def test_index_and_scan_agree_over_a_long_run_of_a_larger_fleet(monkeypatch: pyt
 def test_more_answers_in_a_synchronous_round_than_were_provided_for() -> None:
     shape = {"fleet.devices": 1500, "fleet.channels": 1100, "run.rounds": 2300, "run.mode": "sync"}
     assert_same(*both(load_config(overrides={**shape, "policy.name": "fairness", "policy.power": "optimal"})))
+
+
+@pytest.mark.parametrize("policy", ["fairness", f"{__name__}:FASTEST_KNOWN"])
+def test_devices_that_are_dropped_are_the_same_in_both(policy: str) -> None:
+    """The second policy looks at when a compute time was heard of, and at nothing that is counted."""
+    config = load_config(
+        overrides={"policy.name": policy, "run.mode": "sync", "run.rounds": 600, "run.sync_timeout_s": 0.6, "run.seed": 2}
+    )
+    readable, compiled = both(config)
+    assert_same(readable, compiled)
+    assert readable.summary.drops and readable.summary.drops == sum(readable.rounds["dropped"].to_pylist())
 
 
 def test_run_folders_hold_the_same_records(tmp_path: Path) -> None:

@@ -1,5 +1,6 @@
 """A reader's own code, which imports nothing from the engine, re-derives every decision from the records of a traced run."""
 
+import json
 import math
 import tomllib
 from collections import defaultdict
@@ -21,6 +22,8 @@ RUNS = {
     "queue-only": ["--policy", "As-Q-only", "--rounds", "500"],
     "fairness": ["--policy", "As-fairness", "--rounds", "500"],
     "sync": ["--policy", "Sy-fairness", "--rounds", "500"],
+    "sync, timeout": ["--policy", "Sy-fairness", "--rounds", "500", "--set", "run.sync_timeout_s=0.6"],
+    "sync, early timeout": ["--policy", "Sy-fairness", "--rounds", "200", "--set", "run.sync_timeout_s=0.2"],
     "random": ["--policy", "Random", "--rounds", "500"],
     "random, optimal power": ["--policy", "Random", "--rounds", "300", "--set", "policy.power=optimal"],
     "genie": ["--policy", "genie", "--rounds", "300"],
@@ -35,6 +38,7 @@ class Reader:
         self.config: dict[str, Any] = tomllib.loads((folder / "config.toml").read_text())
         self.rounds = pd.read_parquet(folder / "rounds.parquet")
         self.devices = pd.read_parquet(folder / "devices.parquet")
+        self.summary: dict[str, Any] = json.loads((folder / "summary.json").read_text())
         self.radio, self.compute, self.goal = (self.config[name] for name in ("radio", "compute", "objective"))
         self.noise_w = 1e-3 * 10 ** (self.radio["noise_dbm"] / 10)
         power = self.config["policy"]["power"]
@@ -88,7 +92,8 @@ def reader(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFact
 def test_power_time_energy_and_cost(reader: Reader) -> None:
     sync = reader.config["run"]["mode"] == "sync"
     rows = reader.rounds
-    slowest = (rows.compute_s + rows.upload_s).groupby(rows["round"]).transform("max")
+    timeout_s = reader.config["run"].get("sync_timeout_s", math.inf)
+    slowest = (rows.compute_s + rows.upload_s).groupby(rows["round"]).transform("max").clip(upper=timeout_s)
     for row, slowest_s in zip(rows.itertuples(), slowest, strict=True):
         power_w = reader.power(row)
         assert (power_w == 0) == row.declined
@@ -97,13 +102,37 @@ def test_power_time_energy_and_cost(reader: Reader) -> None:
         assert row.power_w == pytest.approx(power_w, rel=1e-9)
         work = row.samples * reader.compute["cycles_per_sample"]
         assert row.compute_s == pytest.approx(work / row.cpu_hz, rel=1e-9)
-        assert row.compute_j == pytest.approx(reader.compute["capacitance"] * work * row.cpu_hz**2, rel=1e-9)
         assert row.upload_s == pytest.approx(reader.upload_s(row.gain, row.power_w), rel=1e-9)
-        assert row.upload_j == pytest.approx(row.power_w * row.upload_s, rel=1e-9)
+        computing_s, sending_s = row.compute_s, row.upload_s
+        if timeout_s < math.inf:
+            assert row.dropped == (row.compute_s + row.upload_s > timeout_s)
+            computing_s = min(row.compute_s, timeout_s)
+            sending_s = min(row.upload_s, timeout_s - computing_s)
+        spent_j = reader.compute["capacitance"] * row.cpu_hz**3 * computing_s
+        assert row.compute_j == pytest.approx(spent_j, rel=1e-9)
+        assert row.upload_j == pytest.approx(row.power_w * sending_s, rel=1e-9)
         time_s = slowest_s if sync else row.compute_s + row.upload_s
         assert row.cost == pytest.approx(reader.cost(time_s, row.compute_j + row.upload_j), rel=1e-9)
         assert row.time_ok == (row.compute_s + row.upload_s <= reader.goal["max_time_s"] * (1 + 1e-9))
         assert row.energy_ok == (row.compute_j + row.upload_j <= reader.goal["max_energy_j"] * (1 + 1e-9))
+
+
+def test_what_was_dropped_is_in_the_summary(reader: Reader) -> None:
+    rows, summary = reader.rounds, reader.summary
+    taken = rows[~rows.declined]
+    rounds = rows["round"].max()
+    if "sync_timeout_s" not in reader.config["run"]:
+        assert "dropped" not in rows and not {"drops", "wasted_energy_j"} & summary.keys()
+        in_time = taken
+    else:
+        dropped, in_time = taken[taken.dropped], taken[~taken.dropped]
+        assert len(dropped) > 0
+        assert summary["drops"] == len(dropped)
+        assert summary["wasted_energy_j"] == pytest.approx((dropped.compute_j + dropped.upload_j).sum(), rel=1e-9)
+    assert summary["rounds"] == len(taken)
+    assert summary["mean_energy_j"] == pytest.approx((taken.compute_j + taken.upload_j).mean(), rel=1e-9)
+    per_device = in_time.groupby("device").samples.sum().reindex(reader.devices.device, fill_value=0)
+    assert summary["least_mean_samples"] == pytest.approx(per_device.min() / rounds, rel=1e-9)
 
 
 def test_queues_indices_and_the_choice(reader: Reader) -> None:

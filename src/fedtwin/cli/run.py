@@ -37,6 +37,8 @@ EXPLAINED = {
     "test_loss": "loss on the test set",
     "test_accuracy": "accuracy on the test set",
     "refusals": "uploads refused",
+    "drops": "uploads dropped, too late for their round",
+    "wasted_energy_j": "energy of these, J",
 }
 
 

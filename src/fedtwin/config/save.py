@@ -14,12 +14,13 @@ from fedtwin.files import plain_file
 from fedtwin.usercode import code_digest, source_digest
 
 HASH_FORMAT = 2
-SINCE_THE_HASH = {
+SINCE_THE_HASH: dict[str, Any] = {
     "world.channel": "rayleigh",
     "world.load": "normal",
     "world.availability": "always",
     "twin.gain": "last-heard",
     "learning.charge_epochs": False,
+    "run.sync_timeout_s": None,
 }
 """Settings that came after the hash, with what they were before there was a choice: so they do not count."""
 WITHOUT_INFLUENCE = ("run.engine", "run.records", "learning.executor", "learning.device", "learning.workers")

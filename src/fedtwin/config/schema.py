@@ -175,6 +175,17 @@ class RunConfig(Section):
         "auto", description="how a run is computed; no number depends on it"
     )
     records: bool = Field(True, description="false: only the summary is kept, no rounds")
+    sync_timeout_s: Positive | None = Field(
+        None, description="a synchronous round ends at the latest so long after it began; who is later is dropped"
+    )
+
+    @model_validator(mode="after")
+    def _a_timeout_is_of_synchronous_rounds(self) -> "RunConfig":
+        if self.sync_timeout_s is not None and self.mode != "sync":
+            raise ValueError(
+                f"sync_timeout_s = {self.sync_timeout_s:g} ends synchronous rounds: mode must be 'sync', not 'async'"
+            )
+        return self
 
 
 class LearningConfig(Section):

@@ -13,7 +13,7 @@ from fedtwin.learning.evaluation import Evaluation
 from fedtwin.records.summary import CODE_COLUMNS
 from fedtwin.runs import Run, open_run
 
-A_SCHEME_IS_MADE_OF = ("policy.", "run.mode", "twin.gain")
+A_SCHEME_IS_MADE_OF = ("policy.", "run.mode", "run.sync_timeout_s", "twin.gain")
 CHANGE_NO_NUMBER = ("run.seed", "run.engine", "run.records", "learning.executor", "learning.device", "learning.workers")
 
 

@@ -61,7 +61,9 @@ class RunFolder:
     def __init__(self, path: Path, config: Config, devices: pa.Table, *, name: str, trace: bool, resume: bool = False) -> None:
         self.path = path
         self._keeps_rounds = config.run.records
-        self._schema = rounds_schema(trace=trace, learning=config.learning is not None)
+        self._schema = rounds_schema(
+            trace=trace, learning=config.learning is not None, timeout=config.run.sync_timeout_s is not None
+        )
         self._rows: list[Row] = []
         self._parts = 0
         self._saved_at = time.monotonic()

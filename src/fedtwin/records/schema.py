@@ -20,7 +20,8 @@ SCHEMA_VERSION = 1
 class Row(NamedTuple):
     """One decision. A decline costs nothing, so its times, energies and cost are None. The score is column ``index``.
 
-    ``train_loss`` is had where a model is trained, what follows it where the run is traced.
+    ``dropped`` is had where synchronous rounds have a timeout, ``train_loss`` where a model is trained, what follows it where
+    the run is traced.
     """
 
     round: int
@@ -46,6 +47,7 @@ class Row(NamedTuple):
     decline_reason: str | None
     known_gain: float | None
     known_gain_age_s: float | None
+    dropped: bool = False
     train_loss: float | None = None
     available: list[bool] | None = None
     queues: list[float] | None = None
@@ -100,17 +102,21 @@ def _schema_of(columns: Iterable[Column]) -> pa.Schema:
 COLUMNS = columns_of(Row)
 ROUND_COLUMNS = tuple(column for column in COLUMNS if column.field not in Row._field_defaults)
 """The columns of every run."""
+TIMEOUT_COLUMNS = tuple(column for column in COLUMNS if column.field == "dropped")
 LEARNING_COLUMNS = tuple(column for column in COLUMNS if column.field == "train_loss")
-TRACE_COLUMNS = tuple(column for column in COLUMNS if column not in (*ROUND_COLUMNS, *LEARNING_COLUMNS))
+TRACE_COLUMNS = tuple(column for column in COLUMNS if column not in (*ROUND_COLUMNS, *TIMEOUT_COLUMNS, *LEARNING_COLUMNS))
 EVALUATIONS = _schema_of(columns_of(Evaluation))
 REFUSALS = _schema_of(columns_of(Refusal))
 DEVICES = _schema_of(columns_of(DeviceRow))
 _FIELD_OF = {column.name: column.field for column in COLUMNS}
 
 
-def rounds_schema(*, trace: bool, learning: bool) -> pa.Schema:
-    """The columns of a run: ``train_loss`` where a model is trained, lists over all devices where it is traced."""
-    return _schema_of((*ROUND_COLUMNS, *(LEARNING_COLUMNS if learning else ()), *(TRACE_COLUMNS if trace else ())))
+def rounds_schema(*, trace: bool, learning: bool, timeout: bool = False) -> pa.Schema:
+    """The columns of a run: ``dropped`` where synchronous rounds have a timeout, ``train_loss`` where a model is trained, lists
+    over all devices where it is traced.
+    """
+    asked = ((TIMEOUT_COLUMNS, timeout), (LEARNING_COLUMNS, learning), (TRACE_COLUMNS, trace))
+    return _schema_of((*ROUND_COLUMNS, *(column for columns, wanted in asked if wanted for column in columns)))
 
 
 def to_table(rows: list[Row], schema: pa.Schema) -> pa.Table:

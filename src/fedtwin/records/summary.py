@@ -22,7 +22,10 @@ CODE_COLUMNS = {
 
 @dataclass(frozen=True)
 class Summary:
-    """Means are over selections, None where there was none; declines are left out. ``rounds`` counts selections."""
+    """Means are over selections, None where there was none; declines are left out. ``rounds`` counts selections.
+
+    ``drops`` and ``wasted_energy_j`` are had where synchronous rounds have a timeout.
+    """
 
     mean_cost: float | None
     mean_time_s: float | None
@@ -39,13 +42,17 @@ class Summary:
     test_loss: float | None = None
     test_accuracy: float | None = None
     refusals: int | None = None
+    drops: int | None = None
+    wasted_energy_j: float | None = None
 
     def as_dict(self) -> dict[str, Any]:
-        """Every mean; those of the model only where one was trained."""
-        trained_too = asdict(self)
+        """Every mean; those of the model only where one was trained, those of a timeout where rounds have one."""
+        all_ = asdict(self)
         if self.test_accuracy is None:
-            del trained_too["test_loss"], trained_too["test_accuracy"], trained_too["refusals"]
-        return trained_too
+            del all_["test_loss"], all_["test_accuracy"], all_["refusals"]
+        if self.drops is None:
+            del all_["drops"], all_["wasted_energy_j"]
+        return all_
 
 
 @dataclass
@@ -68,6 +75,8 @@ class Tally:
     energy_violations: int = 0
     arrival_round: int = 0
     selection_round: int = 0
+    drops: int = 0
+    wasted_sum_j: float = 0.0
 
     def add(self, row: Row, charged_s: float) -> None:
         """``charged_s`` is the latency the row is charged: its own, or the slowest of a synchronous round."""
@@ -78,13 +87,19 @@ class Tally:
         else:
             energy_j = row.compute_j + row.upload_j
             tally_selection(self, row.round, row.cost, charged_s, energy_j, row.time_ok, row.energy_ok)
+            if row.dropped:
+                tally_drop(self, energy_j)
 
     @property
     def mean_cost(self) -> float | None:
         return self._mean(self.cost_sum)
 
-    def summary(self, *, virtual_time_s: float, rounds: int, trained: Sequence[float], total_queue: float) -> Summary:
-        """``trained`` holds the samples every device has trained on in ``rounds`` rounds of the queues."""
+    def summary(
+        self, *, virtual_time_s: float, rounds: int, trained: Sequence[float], total_queue: float, timeout: bool = False
+    ) -> Summary:
+        """``trained`` holds the samples every device has trained on in ``rounds`` rounds of the queues, not those in vain;
+        ``timeout`` says whether rounds have one.
+        """
         return Summary(
             mean_cost=self.mean_cost,
             mean_time_s=self._mean(self.time_sum_s),
@@ -98,6 +113,8 @@ class Tally:
             mean_staleness=self.staleness_sum / self.arrivals if self.arrivals else None,
             time_violations=self.time_violations,
             energy_violations=self.energy_violations,
+            drops=self.drops if timeout else None,
+            wasted_energy_j=self.wasted_sum_j if timeout else None,
         )
 
     def _mean(self, total: float) -> float | None:
@@ -126,7 +143,7 @@ def run_summary(config: Config, summary: Summary, identity: Identity) -> dict[st
 def tally_arrival(tally: Any, round_: int, staleness: int) -> None:
     """An upload opened a round: its staleness counts once, however many devices are asked in the round.
 
-    This and the next two are compiled as well: a tally is whatever has the fields of one.
+    This and the next three are compiled as well: a tally is whatever has the fields of one.
     """
     if round_ != tally.arrival_round:
         tally.arrival_round = round_
@@ -150,3 +167,9 @@ def tally_selection(
     tally.energy_sum_j = tally.energy_sum_j + energy_j
     tally.time_violations += not time_ok
     tally.energy_violations += not energy_ok
+
+
+def tally_drop(tally: Any, energy_j: float) -> None:
+    """A selection whose upload came too late for its round; what it spent is counted with the others, and here once more."""
+    tally.drops += 1
+    tally.wasted_sum_j = tally.wasted_sum_j + energy_j

@@ -71,6 +71,7 @@ class History:
         self._told_keys = self._keys(self._told)
         self._taken_keys, self._refused_keys = self._keys(self._taken), self._keys(self._refused)
         self._counted: Flags = rows.round[self._taken] > 0
+        self._dropped: Flags = rows.dropped[self._taken]
 
     def _index_arrivals(self) -> None:
         """A device has one task at a time, so its k-th upload is that of its k-th acceptance."""
@@ -87,7 +88,7 @@ class History:
         same_device = self._rows.device[self._taken[1:]] == self._rows.device[self._taken[:-1]]
         if not fits.all() or (self._arrival <= sent).any() or (self._arrival[:-1] > sent[1:])[same_device].any():
             raise FedtwinError(f"{self._where} is damaged: uploads arrive in its rounds that nobody was asked for.")
-        self._arrivals_in_order = np.sort(moments)
+        self._arrivals_in_order = np.sort(self._arrival[~self._dropped & (self._arrival != NEVER)])
         self._version: Ints = np.searchsorted(self._arrivals_in_order, sent)
 
     def _arrivals(self) -> tuple[Ints, Floats, Ints, Floats]:
@@ -183,13 +184,14 @@ class History:
         has_arrived = was_taken & (taken_to - in_flight > self._taken_from[:-1])
         loss_at = np.where(has_arrived, _at(self._last_loss, last - in_flight), NOBODY)
         told_s = _at(rows.clock_s, told_row).tolist()
-        known_s = np.where(in_flight, _at(rows.clock_s, taken_row), _at(self._arrived_s, last))
+        estimated = in_flight | (was_taken & _at(self._dropped, last))
+        known_s = np.where(estimated, _at(rows.clock_s, taken_row), _at(self._arrived_s, last))
         seen = zip(
             self._samples.tolist(),
             in_flight.tolist(),
             _facts(told_row, rows.gain, told_s),
             _facts(told_row, rows.cpu_hz, told_s),
-            _facts(taken_row, rows.compute_s, known_s.tolist(), in_flight),
+            _facts(taken_row, rows.compute_s, known_s.tolist(), estimated),
             selections.tolist(),
             (refused_to - self._refused_from[:-1]).tolist(),
             observations.tolist(),

@@ -65,7 +65,8 @@ class LiveRunFolder(Run):
 
     @property
     def _schema(self) -> pa.Schema:
-        return rounds_schema(trace=False, learning=self.config.learning is not None)
+        timeout = self.config.run.sync_timeout_s is not None
+        return rounds_schema(trace=False, learning=self.config.learning is not None, timeout=timeout)
 
     def _table(self, name: str, schema: pa.Schema) -> pa.Table:
         return read_table(self.path, name, schema, finished=True) if self.finished else self._tables[name]

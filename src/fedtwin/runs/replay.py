@@ -60,12 +60,15 @@ class Replay:
         if isinstance(event, events.Started):
             self.rounds[0] = moment + 1
         if self.state.twin is not before:
-            self._note(moment + 1, self._changed_by(event))
+            self._note(moment + 1, self._changed_by(event, before))
 
-    def _changed_by(self, event: Event) -> Iterable[int]:
+    def _changed_by(self, event: Event, before: Twin | None) -> Iterable[int]:
         match event:
             case events.Started():
                 return range(len(self.state.twin.devices))
+            case events.Closed() if before is not None:
+                pairs = zip(self.state.twin.devices, before.devices, strict=True)
+                return [device for device, (now, then) in enumerate(pairs) if now is not then]
             case events.Joined() | events.Quarantined() | events.Released():
                 device = self.state.number_of(event.name)
                 return () if device is None else (device,)

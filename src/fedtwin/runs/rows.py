@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from fedtwin.config import Config
 from fedtwin.errors import FedtwinError
 from fedtwin.formulas.power import REASONS, UNAVAILABLE
+from fedtwin.formulas.timeout import timeout_of
 
 Ints = NDArray[np.int64]
 Floats = NDArray[np.float64]
@@ -25,7 +26,8 @@ LOSS = "train_loss"
 
 @dataclass(frozen=True)
 class Rows:
-    """``begins[t - 1]`` is the first row of round t, ``slowest_s[t - 1]`` the latency of its slowest device.
+    """``begins[t - 1]`` is the first row of round t, ``slowest_s[t - 1]`` how long it took if it is synchronous: the latency of
+    its slowest device, or its timeout. Who is later than that is ``dropped``.
 
     A device that was not there when it was asked is ``silent``: nothing is learned of it.
     """
@@ -50,6 +52,7 @@ class Rows:
     energy_ok: Flags
     begins: Ints
     slowest_s: Floats
+    dropped: Flags
 
     @property
     def total(self) -> int:
@@ -78,7 +81,10 @@ def rows_of(start: pa.Table, rounds: pa.Table, config: Config, *, finished: bool
     devices = columns["device"]
     if len(devices) and not 0 <= devices.min() <= devices.max() < config.fleet.devices:
         raise FedtwinError(f"{where} is damaged: its rounds name devices that are not in the fleet.")
-    return Rows(**columns, begins=begins, slowest_s=_slowest(columns, begins, config.objective.max_time_s))
+    timeout_s = timeout_of(config)
+    slowest_s = np.minimum(_slowest(columns, begins, config.objective.max_time_s), timeout_s)
+    dropped = ~columns["declined"] & (columns["compute_s"] + columns["upload_s"] > timeout_s)
+    return Rows(**columns, begins=begins, slowest_s=slowest_s, dropped=dropped)
 
 
 def _flags(column: Any) -> Flags:

@@ -84,7 +84,11 @@ class SimulatedRun(Run):
 
     @cached_property
     def _schema(self) -> pa.Schema:
-        return rounds_schema(trace=self._traced, learning=self.config.learning is not None)
+        return rounds_schema(
+            trace=self._traced,
+            learning=self.config.learning is not None,
+            timeout=self.config.run.sync_timeout_s is not None,
+        )
 
     def _table(self, name: str, schema: pa.Schema) -> pa.Table:
         return read_table(self.path, name, schema, finished=self.finished)

@@ -20,8 +20,14 @@ def summary_of(rows: Rows, config: Config, twin: Twin, end_s: float) -> Summary:
     return tally_of(rows, config).summary(
         virtual_time_s=end_s,
         rounds=rows.rounds,
-        trained=[device.selections * device.samples.value for device in twin.devices],
+        trained=[
+            (device.selections - drops) * device.samples.value
+            for device, drops in zip(
+                twin.devices, np.bincount(rows.device[rows.dropped], minlength=len(twin.devices)), strict=True
+            )
+        ],
         total_queue=total_queue(twin, rows.rounds + 1),
+        timeout=config.run.sync_timeout_s is not None,
     )
 
 
@@ -43,6 +49,8 @@ def tally_of(rows: Rows, config: Config) -> Tally:
         rounds_with_a_selection=len(np.unique(rows.round[taken])),
         time_violations=int((~rows.time_ok[taken]).sum()),
         energy_violations=int((~rows.energy_ok[taken]).sum()),
+        drops=int(rows.dropped.sum()),
+        wasted_sum_j=_sum((rows.compute_j + rows.upload_j)[rows.dropped]),
     )
 
 

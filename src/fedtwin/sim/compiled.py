@@ -59,7 +59,8 @@ def _obstacle(config: Config, *, trace: bool) -> str | None:
 class _Records(Sink):
     """Rows go to the folder or stay in memory, as far as they are kept, and to whoever listens."""
 
-    def __init__(self, folder: RunFolder | None, listeners: Listeners, *, in_memory: bool) -> None:
+    def __init__(self, folder: RunFolder | None, listeners: Listeners, *, in_memory: bool, timeout: bool) -> None:
+        self._timeout = timeout
         self._folder = folder if folder is not None and folder.rows_per_part else None
         self._tables: list[pa.Table] | None = [] if folder is None and in_memory else None
         self._listeners = listeners if listeners.of_rounds else None
@@ -67,17 +68,17 @@ class _Records(Sink):
 
     def start(self, rows: Records) -> None:
         if self._folder is not None:
-            self._folder.write_start_table(to_arrow(rows))
+            self._folder.write_start_table(to_arrow(rows, timeout=self._timeout))
 
     def part(self, rows: Records) -> None:
         if self._folder is not None:
-            self._folder.add_part(to_arrow(rows))
+            self._folder.add_part(to_arrow(rows, timeout=self._timeout))
         elif self._tables is not None:
-            self._tables.append(to_arrow(rows))
+            self._tables.append(to_arrow(rows, timeout=self._timeout))
 
     def partial(self, rows: Records) -> None:
         if self._folder is not None:
-            self._folder.save_part(to_arrow(rows))
+            self._folder.save_part(to_arrow(rows, timeout=self._timeout))
 
     def fresh(self, rows: Records) -> None:
         if self._listeners is not None:
@@ -97,7 +98,8 @@ def run_compiled(config: Config, wanted: Wanted, *, resume: bool) -> Result:
     tie_ranks = ranks(config.run.seed, Purpose.TIES, len(fleet.samples))
     devices = devices_table(fleet, tie_ranks)
     folder = RunFolder(out, config, devices, name=identity.hash, trace=False, resume=resume) if out is not None else None
-    records = _Records(folder, wanted.listeners, in_memory=wanted.records)
+    timeout = config.run.sync_timeout_s is not None
+    records = _Records(folder, wanted.listeners, in_memory=wanted.records, timeout=timeout)
     try:
         played = play(
             config,
@@ -113,6 +115,7 @@ def run_compiled(config: Config, wanted: Wanted, *, resume: bool) -> Result:
             rounds=played.rounds,
             trained=[float(played.trained.min())],
             total_queue=played.total_queue,
+            timeout=timeout,
         )
         if folder is not None:
             folder.finish(run_summary(config, summary, identity))

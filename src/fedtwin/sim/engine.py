@@ -44,6 +44,7 @@ class Engine:
         self.world = World(config)
         self.clock_s = 0.0
         self.trace = trace
+        self.dropped_samples = [0.0 for _ in self.world.fleet]
         devices, seed = len(self.world.fleet), config.run.seed
         policy = policy_of(config)
         self._plan = optimal_plan if power_rule(config) == "optimal" else full_power_plan
@@ -82,12 +83,12 @@ class Engine:
             self.coordinator.decline(decision.device, gain, cpu_hz, self.clock_s)
         return Asked(decision, snapshot, total_queue, draw, plan)
 
-    def accept(self, device: int, draw: Draw, plan: Plan, *, counted: bool = True) -> None:
-        """The device takes the round and downloads the model."""
+    def accept(self, device: int, draw: Draw, plan: Plan, *, counted: bool = True, in_vain: bool = False) -> None:
+        """The device takes the round and downloads the model; who trains ``in_vain`` is dropped later."""
         time_s, energy_j = plan.compute_s + plan.upload_s, plan.compute_j + plan.upload_j
         offer = Offer(draw.gain, draw.cpu_hz, plan.compute_s, plan.cost, time_s, energy_j)
         self.coordinator.accept(device, offer, self.clock_s, counted=counted)
-        if self.learner is not None:
+        if self.learner is not None and not in_vain:
             self.learner.downloaded(device, self.coordinator.round)
 
     def report(self, device: int, cost: float, charged_s: float, plan: Plan) -> tuple[int, float | None]:
@@ -100,6 +101,15 @@ class Engine:
             device, cost, plan.compute_s, self.clock_s, time_s=charged_s, energy_j=energy_j, train_loss=train_loss
         )
         return staleness, train_loss
+
+    def drop(self, device: int, cost: float, charged_s: float, plan: Plan) -> None:
+        """The round ends without the device's upload: it is charged, and what it has spent is wasted."""
+        energy_j = plan.compute_j + plan.upload_j
+        self.dropped_samples[device] += self.world.fleet[device].samples
+        if self.learner is not None:
+            self.learner.evaluate_until(self.clock_s, self.coordinator.round)
+            self.learner.energy_j += energy_j
+        self.coordinator.give_up(device, cost, "idle", time_s=charged_s, energy_j=energy_j)
 
     def row(
         self,

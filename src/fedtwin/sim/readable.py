@@ -38,7 +38,9 @@ def run_readable(config: Config, wanted: Wanted, resumed: Resumed | None) -> Res
             folder = RunFolder(wanted.out, config, devices, name=identity.hash, trace=trace, resume=resumed is not None)
         recorder = Recorder(
             folder=folder,
-            schema=rounds_schema(trace=trace, learning=learner is not None) if wanted.records else None,
+            schema=rounds_schema(trace=trace, learning=learner is not None, timeout=config.run.sync_timeout_s is not None)
+            if wanted.records
+            else None,
             checkpoints=wanted.checkpoints,
             progress=wanted.progress,
             listeners=listeners,
@@ -113,8 +115,12 @@ def _summary(engine: Engine, tally: Tally, evaluations: list[Evaluation]) -> Sum
     summary = tally.summary(
         virtual_time_s=engine.clock_s,
         rounds=coordinator.round,
-        trained=[device.selections * device.samples.value for device in coordinator.twin.devices],
+        trained=[
+            device.selections * device.samples.value - in_vain
+            for device, in_vain in zip(coordinator.twin.devices, engine.dropped_samples, strict=True)
+        ],
         total_queue=coordinator.total_queue_at_the_end(),
+        timeout=engine.config.run.sync_timeout_s is not None,
     )
     if engine.learner is None:
         return summary

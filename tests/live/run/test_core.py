@@ -12,11 +12,14 @@ from fedtwin.errors import FedtwinError
 from fedtwin.formulas.power import REASONS, full_power_plan, optimal_plan
 from fedtwin.live.run import events
 from fedtwin.live.run.admission import believe
+from fedtwin.live.run.book import Book
 from fedtwin.live.run.core import Core
 from fedtwin.live.run.ledger import Ledger, cut_torn_line, read_events
+from fedtwin.live.run.tables import summary_of
 from fedtwin.live.wire.protocol import Accept, Decline, Done, Hello, Reading
 from fedtwin.policies import load_policy, power_rule
 from fedtwin.policies.base import Policy
+from fedtwin.records import to_table
 from fedtwin.registry import POLICIES
 from fedtwin.sim import simulate
 from fedtwin.world.world import World
@@ -52,7 +55,7 @@ class Script:
     def ask_all(self) -> None:
         while (asked := self.core.next_ask(self.clock_s)) is not None:
             self.happen(asked)
-            if isinstance(asked, events.Passed):
+            if not isinstance(asked, events.Asked):
                 continue
             draw = self.world.draw(asked.device, asked.round, 0.0)
             plan = self.plan(self.world.terms, draw.gain, draw.cpu_hz, self.world.fleet[asked.device].samples)
@@ -75,6 +78,22 @@ class Script:
                 arrives_s = self.clock_s + plan.compute_s + plan.upload_s
                 heapq.heappush(self.in_flight, (arrives_s, asked.device, event.token, done))
 
+    def end_the_round(self) -> None:
+        """A synchronous one: uploads come in the order of their times, who is late is dropped at the timeout."""
+        assert self.core.current is not None
+        opened_s, timeout_s = self.core.current.opened.at_s, self.core.timeout_s
+        while self.in_flight:
+            self.clock_s, device, token, done = heapq.heappop(self.in_flight)
+            if done.compute_s.value + done.upload_s.value > timeout_s:
+                self.clock_s = opened_s + timeout_s
+                self.happen(self.core.drop(self.core.open[token], self.clock_s))
+                continue
+            believed = believe(done, self.clock_s - opened_s, self.world.terms, self.core.live)
+            self.happen(_applied(self.core, token, device, self.clock_s, believed.cost, believed.compute_s))
+        self.clock_s = max(self.clock_s, opened_s + (0.0 if self.core.current.selections else self.core.empty_round_s))
+        assert self.core.round_is_over(self.clock_s)
+        self.happen(self.core.close_round(self.clock_s, self.core.version + 1, changed=True, state=None))
+
     def arrive(self) -> None:
         if self.core.waits_for_nothing:
             self.clock_s += self.world.terms.max_time_s
@@ -88,8 +107,11 @@ class Script:
 
     def play(self) -> None:
         self.begin()
+        while self.core.sync and not self.core.done:
+            self.ask_all()
+            self.end_the_round()
         self.ask_all()
-        while self.core.round < self.config.run.rounds:
+        while self.core.round < self.config.run.rounds and not self.core.sync:
             self.arrive()
             self.ask_all()
 
@@ -126,6 +148,38 @@ def test_the_live_core_decides_as_the_simulator(policy: str, devices: int, chann
         assert any(row["declined"] for row in rounds)
 
 
+@pytest.mark.filterwarnings("ignore::fedtwin.errors.FedtwinWarning")
+@pytest.mark.parametrize("policy", HONEST)
+@pytest.mark.parametrize(
+    ("devices", "channels", "max_time_s", "timeout_s"),
+    [(12, 5, 1.0, None), (12, 5, 1.0, 0.6), (9, 9, 0.7, 0.6), (6, 4, 0.42, 0.4), (6, 4, 0.42, 0.05)],
+)
+def test_synchronous_rounds_are_those_of_the_simulator(
+    policy: str, devices: int, channels: int, max_time_s: float, timeout_s: float | None
+) -> None:
+    more = {"objective.max_time_s": max_time_s, "policy.power": "optimal" if max_time_s < 1.0 else "max"}
+    config = config_of(policy, devices, channels, 300, 3, **more, **{"run.mode": "sync", "run.sync_timeout_s": timeout_s})
+    script, book = Script(config), Book(config)
+    script.play()
+    simulated = simulate(config)
+    rounds = simulated.rounds.to_pylist()
+    expected = [(row["round"], row["device"], row["index"], row["queue"], row["total_queue"]) for row in rounds]
+    assert decisions(script.log) == expected
+    for event in script.log:
+        book.read(event)
+    live = to_table(book.rows, simulated.rounds.schema)
+    same = ["round", "device", "compute_s", "upload_s", "compute_j", "upload_j", "cost", "declined", "decline_reason"]
+    for name in [*same, *(["dropped"] if timeout_s is not None else [])]:
+        assert live[name].to_pylist() == simulated.rounds[name].to_pylist(), name
+    means = summary_of(script.core, book, lambda summary: summary.as_dict())
+    for name in ("mean_cost", "mean_time_s", "mean_energy_j", "rounds", "declines", "passed_rounds", "least_mean_samples"):
+        assert means[name] == getattr(simulated.summary, name), name
+    assert means.get("drops") == simulated.summary.drops and means.get("wasted_energy_j") == simulated.summary.wasted_energy_j
+    assert [device.selections for device in script.core.twin.devices] == [
+        sum(row["device"] == n and not row["declined"] for row in rounds) for n in range(devices)
+    ]
+
+
 def test_full_power_parity() -> None:
     config = config_of("random", 10, 4, 200, 1)
     script = Script(config)
@@ -135,10 +189,13 @@ def test_full_power_parity() -> None:
 
 @given(
     seed=st.integers(0, 10**6), devices=st.integers(1, 8), rounds=st.integers(1, 40), cut=st.integers(0, 400),
-    channels=st.integers(1, 8),
+    channels=st.integers(1, 8), sync=st.booleans(), timeout_s=st.sampled_from([None, 0.3, 0.6]),
 )  # fmt: skip
-def test_a_replay_gives_the_state_back(seed: int, devices: int, rounds: int, cut: int, channels: int) -> None:
-    config = config_of("cu-ucb", devices, min(channels, devices), rounds, seed)
+def test_a_replay_gives_the_state_back(
+    seed: int, devices: int, rounds: int, cut: int, channels: int, sync: bool, timeout_s: float | None
+) -> None:
+    mode = {"run.mode": "sync", "run.sync_timeout_s": timeout_s} if sync else {}
+    config = config_of("cu-ucb", devices, min(channels, devices), rounds, seed, **mode)
     script = Script(config)
     script.play()
     events_so_far = script.log[: max(devices + 1, cut)]
@@ -147,10 +204,11 @@ def test_a_replay_gives_the_state_back(seed: int, devices: int, rounds: int, cut
         whole.apply(event)
     assert whole.twin == script.core.twin
     assert (whole.open, whole.round, whole.version) == (script.core.open, script.core.round, script.core.version)
+    assert (whole.current, whole.selections) == (script.core.current, script.core.selections)
     for event in events_so_far:
         again.apply(event)
     following = script.log[len(events_so_far) :]
-    if following and isinstance(following[0], events.Asked | events.Passed):
+    if following and isinstance(following[0], events.Asked | events.Passed | events.Opened | events.Filled):
         assert again.next_ask(following[0].at_s) == following[0]
 
 

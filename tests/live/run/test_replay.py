@@ -51,7 +51,7 @@ class Driver:
         if asked is None:
             return
         live.commit(asked)
-        if isinstance(asked, events.Passed):
+        if not isinstance(asked, events.Asked):
             return
         match self.chance.randrange(10):
             case 0:
@@ -79,6 +79,16 @@ class Driver:
             deliver(self.live, self.chance.choice(self.sent[-6:]), weights(value))
 
     do_deliver_more = do_deliver
+
+    def do_close_the_round(self) -> None:
+        """If there is one, and it is over."""
+        self.live.close_round()
+
+    do_close_the_round_soon = do_close_the_round
+
+    def do_drop(self) -> None:
+        if self.core.open and self.core.sync:
+            self.live.commit(self.core.drop(self.chance.choice([*self.core.open.values()]), self.live.now_s()))
 
     def do_give_up(self) -> None:
         if self.core.open:
@@ -110,12 +120,24 @@ class Driver:
             self.core.try_again()
 
 
-@pytest.mark.parametrize("aggregation", ["fedasync", "fedbuff", "tests.live.gathering_rule:RULE"])
+OWN_RULE = "tests.live.gathering_rule:RULE"
+
+
+@pytest.mark.parametrize(
+    ("aggregation", "mode"),
+    [("fedasync", "async"), ("fedbuff", "async"), (OWN_RULE, "async"), ("fedavg", "sync"), (OWN_RULE, "sync")],
+)
 @settings(max_examples=40, deadline=None)
 @given(seed=st.integers(0, 2**32), steps=st.integers(1, 150))
-def test_a_killed_run_comes_back_as_it_was(aggregation: str, seed: int, steps: int) -> None:
+def test_a_killed_run_comes_back_as_it_was(aggregation: str, mode: str, seed: int, steps: int) -> None:
     with tempfile.TemporaryDirectory() as folder:
         more = {"fleet.channels": 2, "learning.aggregation": aggregation, "learning.buffer_size": 3, "live.max_staleness": 9}
+        if mode == "sync":
+            more |= {
+                "run.mode": mode,
+                "run.sync_timeout_s": 50.0,
+                "live.time_scale": 1e-4,
+            }  # a round that nobody takes is soon over
         live = opening.begin(Path(folder, "run"), config_of(**more), "main", CODEC.encode(weights(0.0)))
         driver = Driver(live, seed)
         for _ in range(steps):

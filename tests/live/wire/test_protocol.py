@@ -36,7 +36,7 @@ def section(name: str) -> str:
 
 
 def test_there_are_all_messages() -> None:
-    assert len(MESSAGES) == 13
+    assert len(MESSAGES) == 14
 
 
 @pytest.mark.parametrize("message", MESSAGES, ids=lambda message: message.__name__)

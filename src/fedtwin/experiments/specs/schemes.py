@@ -64,7 +64,7 @@ def only_names(schemes: Sequence[Scheme], what: str) -> list[str]:
 
 
 def label(config: Config, scheme: str) -> str:
-    """A scheme's name, with the policy settings that are not the defaults, and what the twin knows of links."""
+    """A scheme's name, with the policy settings that are not the defaults, what the twin knows of links, and the timeout."""
     default = build_config({}, {}).policy
     changed = [
         f"{key}={getattr(config.policy, key)}"
@@ -73,4 +73,5 @@ def label(config: Config, scheme: str) -> str:
     ]
     changed += [f"{key}={value}" for key, value in config.policy.settings.items()]
     changed += [f"gain={config.twin.gain}"] if config.twin.gain != "last-heard" else []
+    changed += [f"timeout={config.run.sync_timeout_s:g} s"] if config.run.sync_timeout_s is not None else []
     return " ".join([scheme, *changed])

@@ -23,6 +23,7 @@ from fedtwin.live.wire.protocol import (
     Ask,
     Decline,
     Done,
+    Drop,
     Failed,
     Reading,
     Subjects,
@@ -34,6 +35,10 @@ from fedtwin.live.wire.protocol import (
 
 REPORTED_S = 0.5
 PART_S = 60.0
+
+
+class DroppedError(Exception):
+    """The round of the task has ended without it."""
 
 
 class TaskWork:
@@ -58,6 +63,7 @@ class TaskWork:
         self._offer: Offer | None = None
         self._reporting = False
         self._job: asyncio.Task[None] | None = None
+        self._token, self._dropped = "", asyncio.Event()
 
     @property
     def busy(self) -> bool:
@@ -89,7 +95,8 @@ class TaskWork:
         )
 
     async def on_ask(self, message: Msg) -> None:
-        if self._job is not None and self._reporting:  # the server has the result before we hear that the broker has it
+        if self._job is not None and (self._reporting or self._dropped.is_set()):
+            # the server has the result before we hear that the broker has it; and who was dropped ends at once
             await asyncio.wait([self._job], timeout=REPORTED_S)
         try:
             answer = self._answer(Ask.model_validate_json(message.data))
@@ -119,6 +126,10 @@ class TaskWork:
 
     async def on_task(self, message: Msg) -> None:
         header, body = split_body(message.data)
+        if (dropped := _drop_in(header)) is not None:
+            if self.busy and dropped.token == self._token:
+                self._dropped.set()
+            return
         try:
             task = Task.model_validate_json(header)
         except ValidationError as error:
@@ -129,6 +140,7 @@ class TaskWork:
             return
         known = self._offer is not None and self._offer.round == task.round
         offer = self._offer if known and self._offer is not None else self._planner.look(task.round, task.clock_s)
+        self._token, self._dropped = task.token, asyncio.Event()
         self._job = asyncio.create_task(self._work(task, bytes(body), offer))
 
     async def _work(self, task: Task, body: bytes, offer: Offer) -> None:
@@ -137,6 +149,8 @@ class TaskWork:
             done = await self._train_and_upload(task, body, offer)
             await self._report(done)
             say(logging.DEBUG, "uploaded", device=self._name, round=task.round, token=task.token, version=task.version)
+        except DroppedError:
+            say(logging.INFO, "dropped: the round has ended", device=self._name, round=task.round)
         except DeliveryError as error:
             say(logging.ERROR, "not delivered", device=self._name, round=task.round, reason=str(error))
         except Exception as error:
@@ -169,8 +183,7 @@ class TaskWork:
         computed = self._planner.computed(offer, measured_s, joules)
 
         air_s = self._planner.radio.air_s(offer.plan)
-        if computed.wait_s + air_s > 0.0:
-            await asyncio.sleep((computed.wait_s + air_s) * self._time_scale)
+        await self._wait_unless_dropped((computed.wait_s + air_s) * self._time_scale)
         object_name, attempt = await self._delivery.upload(task.token, update.body)
         link_s = Reading(value=attempt.wall_s / self._time_scale, source="measured")
         if attempt.steady:  # else a broken connection is in it
@@ -193,3 +206,17 @@ class TaskWork:
             upload_j=Reading(value=offer.plan.power_w * upload_s.value, source="modelled"),
             link_s=link_s,
         )
+
+    async def _wait_unless_dropped(self, seconds: float) -> None:
+        """A training is not cut short: it ends first."""
+        with suppress(TimeoutError):
+            await asyncio.wait_for(self._dropped.wait(), timeout=max(seconds, 0.0))
+        if self._dropped.is_set():
+            raise DroppedError
+
+
+def _drop_in(header: bytes) -> Drop | None:
+    try:
+        return Drop.model_validate_json(header)
+    except ValidationError:
+        return None

@@ -14,7 +14,7 @@ from fedtwin.config.fleet_csv import read_fleet_csv
 from fedtwin.formulas.cost import cost, within
 from fedtwin.formulas.terms import Terms
 from fedtwin.learning.layout import Floats, Weights
-from fedtwin.live.run.core import Core, OpenTask
+from fedtwin.live.run.core import TOO_LATE, Core, OpenTask
 from fedtwin.live.run.model import LiveModel
 from fedtwin.live.wire.protocol import Done
 from fedtwin.live.wire.tensors import UnfitError
@@ -57,11 +57,15 @@ class Admitted:
 
 @dataclass(frozen=True)
 class NotAdmitted:
-    """Why it is not; ``attack`` where no honest device would send it, ``task`` where one ends with it."""
+    """Why it is not; ``attack`` where no honest device would send it, ``task`` where one ends with it.
+
+    ``dropped``: it is only too late for its synchronous round.
+    """
 
     reason: str
     attack: bool = False
     task: OpenTask | None = None
+    dropped: bool = False
 
 
 @dataclass(frozen=True)
@@ -100,7 +104,10 @@ def admit(
         return NotAdmitted("stale: the model it started from is gone", task=found.task)
     sent_s = found.task.sent.at_s
     elapsed_s = (arrived_s if arrived_s > sent_s else now_s) - sent_s  # a clock that was set back buys nothing
-    return Admitted(found.task, found.late, start, weights, elapsed_s, believe(done, elapsed_s, core.terms, core.live))
+    believed = believe(done, elapsed_s, core.terms, core.live)
+    if believed.compute_s + believed.upload_s > core.timeout_s:
+        return NotAdmitted(TOO_LATE, task=found.task, dropped=True)
+    return Admitted(found.task, found.late, start, weights, elapsed_s, believed)
 
 
 def admit_bytes(core: Core, model: LiveModel, name: str, token: str, size: int) -> NotAdmitted | None:
@@ -132,7 +139,7 @@ def find_task(core: Core, name: str, token: str, version: int | None) -> Found:
         return Found(None, reason="foreign token: the task is another device's", attack=True)
     if version is not None and version != task.sent.version:
         return Found(None, reason=f"version: the task has {task.sent.version}, the result {version}", attack=True)
-    if late and core.live.late == "refuse":
+    if late and (core.sync or core.live.late == "refuse"):
         return Found(None, reason="late: the task had been given up")
     if core.version - task.sent.version > core.live.max_staleness:
         return Found(task, late, reason=f"stale: {core.version - task.sent.version} versions behind")

@@ -11,6 +11,7 @@ from fedtwin.learning.aggregation.refusals import Refusal
 from fedtwin.learning.evaluation import Evaluation
 from fedtwin.live.run import events
 from fedtwin.live.run.events import Event
+from fedtwin.live.run.round import Round, Selection
 from fedtwin.records import Row
 
 
@@ -20,6 +21,8 @@ class Book:
     def __init__(self, config: Config) -> None:
         self.names: list[str] = []
         self._terms: Terms = terms_of(config)
+        self._current: Round | None = None
+        self.took_s: dict[int, float] = {}
         self._news: deque[tuple[int, int, float | None]] = deque()
         self._asked: events.Asked | None = None
         self._row_of: dict[str, int] = {}
@@ -49,6 +52,10 @@ class Book:
                     self.names.append(event.name)
             case events.Started():
                 self.start_s, self.names = event.at_s, list(event.names)
+            case events.Opened():
+                self._round, self._current = event.round, Round(event)
+            case events.Closed():
+                self._close(event)
             case events.Asked():
                 if event.round > self._round:
                     self._round = event.round
@@ -61,10 +68,15 @@ class Book:
                 self._add(self._row(self._asked, event.at_s - self.start_s, event.gain, event.cpu_hz, sent=event), last=True)
                 self.cpu_hz[event.device] = event.cpu_hz
                 self.tasks[event.token] = self._task(event)
+                if self._current is not None:
+                    self._current.selections.append(Selection(event))
             case events.Applied():
                 if not event.late:
                     self._settle(event.token, event)
-                self._news.append((event.device, event.staleness, event.train_loss))
+                if self._current is not None:
+                    self._current.end(event)
+                else:
+                    self._news.append((event.device, event.staleness, event.train_loss))
                 self._end(event)
             case events.Passed():
                 if self._news:
@@ -98,12 +110,29 @@ class Book:
         place = self._row_of[token]
         self.rows[place] = self._with(self.rows[place], took.compute_s, took.upload_s, took.compute_j, took.upload_j, took.cost)
 
+    def _close(self, event: events.Closed) -> None:
+        """What the devices of a synchronous round were charged is known at its end."""
+        assert self._current is not None
+        self.took_s[event.round] = event.took_s
+        for one in self._current.selections:
+            place, charge = self._row_of[one.sent.token], one.charge(self._terms, event.took_s)
+            row = self.rows[place]
+            assert row.compute_s is not None and row.upload_s is not None
+            row = self._with(row, row.compute_s, row.upload_s, charge.compute_j, charge.upload_j, charge.cost)
+            in_time = isinstance(one.ended, events.Applied)
+            loss = one.ended.train_loss if isinstance(one.ended, events.Applied) else None
+            self.rows[place] = row._replace(train_loss=loss, dropped=not in_time)
+        self._current = None
+
     def _give_up(self, event: events.GivenUp) -> None:
+        self.tasks[event.token].update(outcome=f"given up: {event.reason}", ended_s=event.at_s - self.start_s)
+        if self._current is not None:
+            self._current.end(event)
+            return
         sent, place = self._sent[event.token], self._row_of[event.token]
         upload_s = max(event.at_s - sent.at_s - sent.compute_s, 0.0)
         row = self.rows[place]
         self.rows[place] = self._with(row, sent.compute_s, upload_s, sent.compute_j, sent.upload_j, event.cost)
-        self.tasks[event.token].update(outcome=f"given up: {event.reason}", ended_s=event.at_s - self.start_s)
 
     def _with(self, row: Row, compute_s: float, upload_s: float, compute_j: float, upload_j: float, charged: float) -> Row:
         return row._replace(

@@ -8,14 +8,15 @@ device says of itself.
 import math
 import re
 
-from fedtwin.coordinator import Now
+from fedtwin.coordinator import Decision, Now
 from fedtwin.formulas.cost import cost, within
 from fedtwin.live.run import events
+from fedtwin.live.run.round import LEAST_COST_OF_NOTHING
 from fedtwin.live.run.state import Member, OpenTask, State
 from fedtwin.live.wire.protocol import Accept, Decline, Hello
 
 __all__ = ["Core", "Member", "OpenTask"]
-LEAST_COST_OF_NOTHING = 1.0
+TOO_LATE = "late: run.sync_timeout_s has passed"
 
 
 class Core(State):
@@ -29,8 +30,13 @@ class Core(State):
     def start(self, at_s: float) -> events.Started:
         return events.Started(at_s=at_s, names=sorted(self.members, key=_natural))
 
-    def next_ask(self, at_s: float) -> events.Asked | events.Passed | None:
-        """Who is to be asked now; ``Passed`` where a round ends with nobody left to ask; None where nobody is needed."""
+    def next_ask(self, at_s: float) -> events.Asked | events.Passed | events.Opened | events.Filled | None:
+        """Who is to be asked now; ``Passed`` where a round ends with nobody left to ask; None where nobody is needed.
+
+        A synchronous round is opened first, and filled when nobody more is asked in it.
+        """
+        if self.sync:
+            return self._next_of_a_round(at_s)
         if not self.started or self._waiting or len(self.open) >= self.channels:
             return None
         if self._first:
@@ -49,16 +55,28 @@ class Core(State):
         decision = coordinator.choose(Now(at_s))
         if decision is None:
             return events.Passed(at_s=at_s, round=coordinator.round)
-        return events.Asked(
-            at_s=at_s,
-            round=decision.round,
-            device=decision.device,
-            score=decision.score,
-            queue=decision.queue,
-            total_queue=coordinator.total_queue(),
-            known_gain=None if math.isnan(decision.known_gain) else decision.known_gain,
-            known_gain_age_s=None if math.isnan(decision.known_gain_age_s) else decision.known_gain_age_s,
-        )
+        return _asked(decision, coordinator.total_queue(), at_s)
+
+    def _next_of_a_round(self, at_s: float) -> events.Asked | events.Opened | events.Filled | None:
+        current = self.current
+        if current is None:
+            ready = self.started and self.selections_left > 0 and self._anyone_idle()
+            return events.Opened(at_s=at_s, round=self.round + 1) if ready else None
+        if current.full:
+            return None
+        wanted = len(current.selections) < self.channels and self.selections_left > 0
+        decision = self.coordinator.choose(Now(at_s)) if wanted else None
+        if decision is None:
+            return events.Filled(at_s=at_s, round=self.round)
+        return _asked(decision, current.total_queue, at_s)
+
+    def round_is_over(self, at_s: float) -> bool:
+        """Whether the synchronous round can be closed."""
+        return self.current is not None and self.current.is_over(at_s, self.empty_round_s)
+
+    def close_round(self, at_s: float, version: int, *, changed: bool, state: events.KeptState | None) -> events.Closed:
+        took_s = self._open_round.took_s(self.empty_round_s, self.timeout_s)
+        return events.Closed(at_s=at_s, round=self.round, version=version, changed=changed, took_s=took_s, state=state)
 
     @property
     def waits_for_nothing(self) -> bool:
@@ -87,8 +105,18 @@ class Core(State):
             version=self.version,
             **answer.model_dump(exclude={"kind", "protocol"}),
             cost=cost(self.terms, time_s, energy_j),
-            deadline_s=at_s + self.live.deadline_factor * time_s + self.live.deadline_margin_s / self.live.time_scale,
+            deadline_s=self._deadline_s(at_s, time_s),
         )
+
+    def _deadline_s(self, at_s: float, time_s: float) -> float:
+        """The timeout of a synchronous round, if that is earlier: but an upload that says it is in time may be on its way."""
+        live = self.live
+        usual_s = at_s + live.deadline_factor * time_s + live.deadline_margin_s / live.time_scale
+        return min(usual_s, at_s + self.timeout_s + live.clock_tolerance_s / live.time_scale)
+
+    def is_timed_out(self, task: OpenTask) -> bool:
+        """Whether its deadline is that of its round: it is late, and nothing else is wrong with it."""
+        return task.sent.deadline_s >= task.sent.at_s + self.timeout_s
 
     def unanswered(self, asked: events.Asked, at_s: float, reason: str) -> events.Declined:
         return events.Declined(at_s=at_s, device=asked.device, reason=reason, offline=True)
@@ -96,6 +124,10 @@ class Core(State):
     def left_out(self, asked: events.Asked, at_s: float) -> events.Declined:
         """It was put in quarantine while it was being asked."""
         return events.Declined(at_s=at_s, device=asked.device, reason="quarantined")
+
+    def drop(self, task: OpenTask, at_s: float) -> events.GivenUp:
+        """Its synchronous round ends without it."""
+        return self.give_up(task, at_s, TOO_LATE, "idle").model_copy(update={"dropped": True})
 
     def give_up(self, task: OpenTask, at_s: float, reason: str, status: events.StatusAfter) -> events.GivenUp:
         """Charged by the server's clock and the predicted energy, and no less than an update at both its limits."""
@@ -137,6 +169,19 @@ class Core(State):
         if not within(energy_j, most * terms.max_energy_j):
             return f"offer: {energy_j:g} J is over max_energy_j"
         return None
+
+
+def _asked(decision: Decision, total_queue: float, at_s: float) -> events.Asked:
+    return events.Asked(
+        at_s=at_s,
+        round=decision.round,
+        device=decision.device,
+        score=decision.score,
+        queue=decision.queue,
+        total_queue=total_queue,
+        known_gain=None if math.isnan(decision.known_gain) else decision.known_gain,
+        known_gain_age_s=None if math.isnan(decision.known_gain_age_s) else decision.known_gain_age_s,
+    )
 
 
 def _natural(name: str) -> tuple[tuple[int, int, str], ...]:

@@ -44,6 +44,20 @@ class Started(_Event):
     names: list[str]
 
 
+class Opened(_Event):
+    """A synchronous round begins: all who take it train the same model."""
+
+    kind: Literal["opened"] = "opened"
+    round: int
+
+
+class Filled(_Event):
+    """Nobody more is asked in the synchronous round: M have taken it, or nobody is left."""
+
+    kind: Literal["filled"] = "filled"
+    round: int
+
+
 class Asked(_Event):
     """The policy's choice at round t, with its score and the queues as they stood. Round 0: the first M dispatches."""
 
@@ -119,6 +133,7 @@ class KeptState(BaseModel):
 class Applied(_Event):
     """An upload was mixed in. Times, energies and cost are those the server believes; ``elapsed_s`` is by its own clock.
 
+    Of a synchronous run: it is kept (``upload``), and mixed in when its round is closed; ``version`` is that of the round.
     The aggregation's state is had back from ``state``, or by applying ``upload`` to the one before; without either it is the
     one that a run would begin with.
     """
@@ -147,7 +162,10 @@ class Applied(_Event):
 
 
 class GivenUp(_Event):
-    """The task has come to nothing: its deadline passed, the device failed, or came back without it."""
+    """The task has come to nothing: its deadline passed, the device failed, or came back without it.
+
+    ``dropped``: it was only too late for its synchronous round. What it is charged is settled when that is closed.
+    """
 
     kind: Literal["given-up"] = "given-up"
     token: str
@@ -155,6 +173,22 @@ class GivenUp(_Event):
     reason: str
     cost: float
     status: StatusAfter
+    dropped: bool = False
+
+
+class Closed(_Event):
+    """A synchronous round has ended, and the uploads that were in time are mixed in, in the order of asking.
+
+    ``took_s`` is what everybody in it is charged. The aggregation's state is in ``state``, or the one that a run would begin
+    with.
+    """
+
+    kind: Literal["closed"] = "closed"
+    round: int
+    version: int
+    changed: bool
+    took_s: float
+    state: KeptState | None = None
 
 
 class Refused(_Event):
@@ -221,12 +255,15 @@ Event = (
     Began
     | Joined
     | Started
+    | Opened
+    | Filled
     | Asked
     | Declined
     | Passed
     | Dispatched
     | Applied
     | GivenUp
+    | Closed
     | Refused
     | StatusChanged
     | Quarantined

@@ -44,7 +44,7 @@ class LiveRun:
             self._before, trail = Trail(), Trail()
             for event in read_events(path):
                 self.core.apply(event)
-                if isinstance(event, events.Applied):
+                if isinstance(event, events.Applied | events.Closed):
                     self._before, trail = trail, trail.after(event)
             _check_it_is_the_same(self.core, folder)
             began = self.core.began
@@ -155,11 +155,14 @@ class LiveRun:
         if verdict.attack:
             self.quarantine(name, verdict.reason)
         elif verdict.task is not None and verdict.task.sent.token in self.core.open:
-            self.commit(self.core.give_up(verdict.task, self.now_s(), f"refused: {verdict.reason}", "idle"))
+            if verdict.dropped:
+                self.commit(self.core.drop(verdict.task, self.now_s()))
+            else:
+                self.commit(self.core.give_up(verdict.task, self.now_s(), f"refused: {verdict.reason}", "idle"))
         return verdict.reason
 
     def _mix(self, upload: Admitted, done: Done) -> None:
-        """The new model first, then its event; who calls acknowledges last."""
+        """The new model first, then its event; who calls acknowledges last. Those of a synchronous round wait for its end."""
         core, sent, believed, model = self.core, upload.task.sent, upload.believed, self.model
         staleness, old_version = core.version - sent.version, core.version
         told = Upload(
@@ -170,15 +173,21 @@ class LiveRun:
             sent.device,
             sent.round,
         )
-        mixed = model.mixed(told, upload.weights.counters)
-        kept = model.save(old_version + 1, mixed, told, upload.weights, start=sent.version)
+        version, changed = old_version, False
+        kept: events.KeptUpload | events.KeptState | None
+        if core.sync:
+            kept = model.keep(core.applied + 1, told, upload.weights, start=sent.version)
+        else:
+            mixed = model.mixed(told, upload.weights.counters)
+            version, changed = old_version + 1, mixed.changed
+            kept = model.save(version, mixed, told, upload.weights, start=sent.version)
         sources = {key: getattr(done, key).source for key in ("compute_s", "upload_s", "compute_j", "upload_j")}
         event = events.Applied(
             at_s=self.now_s(),
             token=sent.token,
             device=sent.device,
-            version=old_version + 1,
-            changed=mixed.changed,
+            version=version,
+            changed=changed,
             staleness=staleness,
             late=upload.late,
             **believed.charged,
@@ -192,12 +201,29 @@ class LiveRun:
             upload=kept if isinstance(kept, events.KeptUpload) else None,
             state=kept if isinstance(kept, events.KeptState) else None,
         )
-        self.commit(event)
-        self._before, model.trail = model.trail, model.trail.after(event)
+        self._commit_to_the_model(event)
         if model.needs_start or self._files or model.trail.files:
             self._remove_what_is_not_needed()
         else:
             model.forget(old_version - 1)
+
+    def close_round(self) -> bool:
+        """A synchronous round that is over is closed: the new model first, then its event. False where there is none."""
+        core, model, at_s = self.core, self.model, self.now_s()
+        if not core.round_is_over(at_s) or core.current is None:
+            return False
+        uploads = core.current.uploads
+        mixed = model.round_mixed(uploads)
+        version = core.version + bool(uploads)
+        kept = model.save_round(core.round, version, mixed)
+        self._commit_to_the_model(core.close_round(at_s, version, changed=mixed.changed, state=kept))
+        self._remove_what_is_not_needed()
+        return True
+
+    def _commit_to_the_model(self, event: events.Applied | events.Closed) -> None:
+        """Its files are on disk, and the trail that leads to them grows with the event."""
+        self.commit(event)
+        self._before, self.model.trail = self.model.trail, self.model.trail.after(event)
 
     def _remove_what_is_not_needed(self) -> None:
         """What gave the state back before the last upload stays, in case the ledger's last line is lost with the power."""

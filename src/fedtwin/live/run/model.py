@@ -40,7 +40,7 @@ class LiveModel:
     def __init__(self, folder: Path, config: Config, *, version: int, trail: Trail, fsync: bool) -> None:
         self._folder, self._fsync = folder, fsync
         self._rule = aggregation_of(config)
-        self.needs_start = self._rule.needs_start
+        self.needs_start, self._sync = self._rule.needs_start, config.run.mode == "sync"
         self.encoded = self._read(model_path(folder, version).name, "model")
         layout, self.weights = read_model(self.encoded, str(model_path(folder, version)))
         self.codec = Codec(layout)
@@ -83,15 +83,57 @@ class LiveModel:
                 if uploads > MOST_UPLOADS_OF_A_SMALL_STATE and 2 * held.size_bytes <= uploads * self.codec.size:
                     file, data = f"state-{version:012d}.safetensors", _encoded_state(held)
                     kept = events.KeptState(file=file, sha256=_digest(data))
+                    write_whole(self._folder / file, data, fsync=self._fsync)
                 else:
-                    file, data = f"upload-{version:012d}.safetensors", self.codec.encode(upload)
-                    numbers = {"staleness": told.staleness, "samples": told.samples, "round": told.round}
-                    kept = events.KeptUpload(file=file, sha256=_digest(data), start=start, **numbers)
+                    kept = self.keep(version, told, upload, start=start)
+            write_whole(model_path(self._folder, version), self.encoded, fsync=self._fsync)
+        except OSError as error:
+            raise self._not_written(error) from None
+        return kept
+
+    def keep(self, number: int, told: Upload, upload: Weights, *, start: int) -> events.KeptUpload:
+        """The upload as it came, on disk."""
+        file, data = f"upload-{number:012d}.safetensors", self.codec.encode(upload)
+        try:
+            write_whole(self._folder / file, data, fsync=self._fsync)
+        except OSError as error:
+            raise self._not_written(error) from None
+        numbers = {"staleness": told.staleness, "samples": told.samples, "round": told.round}
+        return events.KeptUpload(file=file, sha256=_digest(data), start=start, **numbers)
+
+    def round_mixed(self, uploads: Iterable[events.Applied]) -> Mixed:
+        """What the uploads of a synchronous round make of the model, in their order, when the round is closed."""
+        start, weights, state, changes = self.weights, self.weights, self._state, 0
+        for event in uploads:
+            assert event.upload is not None
+            upload, kept = self._read_upload(event.upload), event.upload
+            began = start.floats if self.needs_start else None
+            told = Upload(began, upload.floats, changes, kept.samples, event.device, kept.round)
+            weights, state, changed = self._mix(weights, state, told, upload.counters)
+            changes += changed
+        state, floats = self._rule.close_round(state, weights.floats)
+        return Mixed(Weights(floats, weights.counters), state, floats is not start.floats)
+
+    def save_round(self, round_: int, version: int, mixed: Mixed) -> events.KeptState | None:
+        """The model after a synchronous round is on disk, whole, before its event is in the ledger, and so is the state, unless
+        it is the one a run begins with.
+        """
+        self.weights, self._state = mixed.weights, mixed.state
+        self.encoded = self.codec.encode(mixed.weights)
+        held = self._rule.hold(mixed.state, mixed.weights.floats)
+        kept = None
+        try:
+            if not self._rule.is_initial(held, mixed.weights.floats):
+                file, data = f"state-{round_:012d}.safetensors", _encoded_state(held)
+                kept = events.KeptState(file=file, sha256=_digest(data))
                 write_whole(self._folder / file, data, fsync=self._fsync)
             write_whole(model_path(self._folder, version), self.encoded, fsync=self._fsync)
         except OSError as error:
-            raise FedtwinError(f"The model cannot be written to {str(self._folder)!r}: {error.strerror}.") from None
+            raise self._not_written(error) from None
         return kept
+
+    def _not_written(self, error: OSError) -> FedtwinError:
+        return FedtwinError(f"The model cannot be written to {str(self._folder)!r}: {error.strerror}.")
 
     def keep_only(self, versions: Iterable[int], files: Iterable[str]) -> None:
         """Removes all other files, also those that a killed process left half-written."""
@@ -112,10 +154,11 @@ class LiveModel:
     def _recovered(self, version: int) -> Any:
         """The aggregation's state, by doing again what was done since it was last written."""
         trail, weights = self.trail, self.weights
-        if trail.since:
+        since = () if self._sync else trail.since
+        if since:
             weights = self._model_of(trail.version)
         state = self._rule.init(weights.floats) if trail.state is None else self._read_state(trail.state, weights)
-        for event in trail.since:
+        for event in since:
             assert event.upload is not None
             upload, kept = self._read_upload(event.upload), event.upload
             start = self._model_of(kept.start).floats if self.needs_start else None

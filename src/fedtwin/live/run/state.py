@@ -13,8 +13,10 @@ from fedtwin.draws import Purpose, ranks
 from fedtwin.errors import FedtwinError
 from fedtwin.formulas.power import full_power_plan, optimal_plan
 from fedtwin.formulas.terms import terms_of
+from fedtwin.formulas.timeout import timeout_of
 from fedtwin.live.run import events
 from fedtwin.live.run.events import Event
+from fedtwin.live.run.round import Round, Selection
 from fedtwin.policies import OraclePolicy, Policy, knobs_of, plain_knobs_of, policy_of
 from fedtwin.prediction import predict
 from fedtwin.twin import Twin, new_twin
@@ -45,8 +47,6 @@ class State:
     """What is, and how it changes: only by ``apply``. Who only replays a ledger brings a policy that is never asked."""
 
     def __init__(self, config: Config, policy: Policy | OraclePolicy | None = None) -> None:
-        if config.run.mode != "async":
-            raise FedtwinError(f"run.mode = {config.run.mode!r} is not for a live fleet: it is async there.")
         self._knobs = knobs_of(config) if policy is None else plain_knobs_of(config)
         policy = policy or policy_of(config)
         if not isinstance(policy, Policy):
@@ -54,6 +54,7 @@ class State:
         self.config = config
         self.live = config.live or LiveConfig()
         self.terms = terms_of(config)
+        self.sync, self.timeout_s = config.run.mode == "sync", timeout_of(config)
         self.members: dict[str, Member] = {}
         self.names: list[str] = []
         self.open: dict[str, OpenTask] = {}
@@ -73,6 +74,8 @@ class State:
         self._round_is_open = False
         self._waiting = False
         self._task_of: dict[int, str] = {}
+        self.current: Round | None = None
+        self.selections = self._rounds_mixed = 0
 
     # What is
 
@@ -92,6 +95,9 @@ class State:
 
     @property
     def version(self) -> int:
+        """Uploads mixed in; of a synchronous run rounds, whose model changes when they are closed."""
+        if self.sync:
+            return self._rounds_mixed
         return self._coordinator.twin.model_version if self._coordinator is not None else 0
 
     @property
@@ -105,7 +111,20 @@ class State:
     @property
     def done(self) -> bool:
         """All rounds have been played and every task has ended."""
+        if self.sync:
+            return self.started and self.current is None and self.selections_left == 0
         return self.started and self.round >= self.config.run.rounds and not self._round_is_open and not self.open
+
+    @property
+    def selections_left(self) -> int:
+        """Of a synchronous run, which is over also when it has had as many rounds."""
+        rounds = self.config.run.rounds
+        return max(rounds - self.selections, 0) if self.round < rounds or self.current is not None else 0
+
+    @property
+    def empty_round_s(self) -> float:
+        """How long a synchronous round lasts that nobody takes: channels are others then."""
+        return min(self.terms.max_time_s, self.timeout_s)
 
     def ready(self) -> bool:
         """Whether the run can start."""
@@ -138,6 +157,13 @@ class State:
                 self._joined(event)
             case events.Started():
                 self._started(event)
+            case events.Opened():
+                self.coordinator.open_round()
+                self.current = Round(event, self.coordinator.total_queue())
+            case events.Filled():
+                self._open_round.full = True
+            case events.Closed():
+                self._closed(event)
             case events.Asked():
                 self._asked(event)
             case events.Declined():
@@ -195,7 +221,7 @@ class State:
             gain_known=self.config.twin.gain,
         )
         self._places = ranks(seed, Purpose.START, len(samples)).tolist()
-        self._first = sorted(range(len(samples)), key=self._places.__getitem__)
+        self._first = [] if self.sync else sorted(range(len(samples)), key=self._places.__getitem__)
         for member in self.members.values():
             if member.quarantined_until_s is not None and member.device is not None:
                 self._coordinator.set_status(member.device, "quarantined")
@@ -226,6 +252,9 @@ class State:
         self.open[event.token] = OpenTask(event, self.changes)
         self._task_of[event.device] = event.token
         self._round_is_open = False
+        if self.sync:
+            self.selections += 1
+            self._open_round.selections.append(Selection(event))
         if not counted:
             self._end_the_first_dispatches()
 
@@ -239,7 +268,10 @@ class State:
             self._waiting = True
 
     def _applied(self, event: events.Applied) -> None:
-        if event.late:
+        if self.sync:
+            del self.open[event.token], self._task_of[event.device]
+            self._open_round.end(event)
+        elif event.late:
             del self.given_up[event.token]
             self.coordinator.report_late()
         else:
@@ -267,13 +299,50 @@ class State:
         del self._task_of[event.device]
         sent = task.sent
         time_s, energy_j = event.at_s - sent.at_s, sent.compute_j + sent.upload_j
-        self.coordinator.give_up(event.device, event.cost, event.status, time_s=time_s, energy_j=energy_j)
+        if self.sync:  # charged when the round is closed
+            self._open_round.end(event)
+            self.coordinator.set_status(event.device, event.status)
+        else:
+            self.coordinator.give_up(event.device, event.cost, event.status, time_s=time_s, energy_j=energy_j)
         if event.status == "quarantined":
             self._close(event.token, "refused")
         else:
             self.given_up[event.token] = task
             if len(self.given_up) > REMEMBERED_TOKENS:
                 self.given_up.popitem(last=False)
+
+    @property
+    def _open_round(self) -> Round:
+        if self.current is None:
+            raise ValueError("no synchronous round is open")
+        return self.current
+
+    def _closed(self, event: events.Closed) -> None:
+        """Everybody in the round is charged, in the order of asking; who uploaded is idle, unless something befell it since."""
+        coordinator, took_s = self.coordinator, event.took_s
+        for selection in self._open_round.selections:
+            device, charge = selection.sent.device, selection.charge(self.terms, took_s)
+            status = self.twin.devices[device].status
+            if isinstance(selection.ended, events.Applied):
+                took = selection.ended
+                coordinator.set_status(device, "in-flight")
+                coordinator.report(
+                    device,
+                    charge.cost,
+                    took.compute_s,
+                    event.at_s,
+                    time_s=took_s,
+                    energy_j=charge.energy_j,
+                    train_loss=took.train_loss,
+                )
+                if status != "in-flight":
+                    coordinator.set_status(device, status)
+            else:
+                coordinator.give_up(device, charge.cost, status, time_s=took_s, energy_j=charge.energy_j)
+                self.energy_j += charge.energy_j
+        self.current = None
+        self._rounds_mixed = event.version
+        self.changes += event.changed
 
     def _quarantined(self, event: events.Quarantined) -> None:
         member = self.members.get(event.name)

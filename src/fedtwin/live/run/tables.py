@@ -58,7 +58,8 @@ def write_records(folder: Path, core: Core) -> dict[str, Any]:
 
 def tables_of(state: State, book: Book) -> dict[str, pa.Table]:
     """Every table by the name of its file."""
-    schema = rounds_schema(trace=False, learning=state.config.learning is not None)
+    config = state.config
+    schema = rounds_schema(trace=False, learning=config.learning is not None, timeout=config.run.sync_timeout_s is not None)
     return {
         START_NAME: to_table([row for row in book.rows if row.round == 0], schema),
         ROUNDS_NAME: to_table([row for row in book.rows if row.round > 0], schema),
@@ -88,7 +89,8 @@ def summary_of(state: State, book: Book, described: Callable[[Summary], dict[str
     tally = Tally()
     for row in book.rows:
         if row.round > 0:
-            tally.add(row, 0.0 if row.compute_s is None or row.upload_s is None else row.compute_s + row.upload_s)
+            own_s = 0.0 if row.compute_s is None or row.upload_s is None else row.compute_s + row.upload_s
+            tally.add(row, book.took_s.get(row.round, own_s))
     outcomes = [str(task["outcome"]) for task in book.tasks.values()]
     extra = {
         "live": True,
@@ -107,6 +109,7 @@ def summary_of(state: State, book: Book, described: Callable[[Summary], dict[str
         rounds=state.round,
         trained=_trained(state, book),
         total_queue=state.coordinator.total_queue_at_the_end(),
+        timeout=state.config.run.sync_timeout_s is not None,
     )
     evaluated = {}
     if book.evaluations:

@@ -10,7 +10,8 @@ from fedtwin.live.run import events
 @dataclass(frozen=True)
 class Trail:
     """The state after ``version`` uploads is in a file, or (``state`` is None) the one that a run would begin with from the
-    model of that version; ``since`` are the uploads after it.
+    model of that version; ``since`` are the uploads after it: of a synchronous run those of the round that is open, which are
+    mixed in when that is closed.
     """
 
     version: int = 0
@@ -19,6 +20,8 @@ class Trail:
 
     def after(self, event: events.Event) -> "Trail":
         """The trail when this has happened too."""
+        if isinstance(event, events.Closed):
+            return Trail(event.version, event.state)
         if not isinstance(event, events.Applied):
             return self
         if event.upload is not None:

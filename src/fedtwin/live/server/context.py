@@ -33,6 +33,7 @@ class EdgeContext:
         self.ask_after = 0.0
         self.path_is_well = True
         self.storage_losses = 0
+        self.dropped: list[events.Dispatched] = []
         self.strangers: OrderedDict[str, Telemetry] = OrderedDict()
         self._patience: dict[str, tuple[float, float]] = {}
 

@@ -31,8 +31,14 @@ class Deadlines:
             return
         now_s = self._run.now_s()
         for task in self._core.overdue(now_s):
-            self._run.commit(self._core.give_up(task, now_s, "the deadline has passed", "offline"))
-            if self._core.live.late == "refuse":  # else its result may be on the way, and the upload is mixed in late
+            if self._core.is_timed_out(task):
+                self._run.commit(self._core.drop(task, now_s))
+                self._context.dropped.append(task.sent)
+            else:
+                self._run.commit(self._core.give_up(task, now_s, "the deadline has passed", "offline"))
+            if (
+                self._core.sync or self._core.live.late == "refuse"
+            ):  # else its result may be on the way, and the upload is mixed in late
                 self._uploads.forget(task.sent.token)
 
     def _mark_the_silent(self) -> None:

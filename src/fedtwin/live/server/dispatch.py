@@ -12,7 +12,7 @@ from fedtwin.live.logs import say
 from fedtwin.live.run import events
 from fedtwin.live.server.context import EdgeContext
 from fedtwin.live.wire.objects import delete_object, put_object
-from fedtwin.live.wire.protocol import ANSWER, Ask, Decline, Task, misfit, new_token, with_body
+from fedtwin.live.wire.protocol import ANSWER, Ask, Decline, Drop, Task, misfit, new_token, with_body
 from fedtwin.live.wire.troubles import TROUBLES, words_of
 
 
@@ -30,16 +30,27 @@ class Dispatcher:
         while True:
             await context.wake.wait()
             context.wake.clear()
-            while context.can_ask:
-                asked = self._core.next_ask(self._run.now_s())
+            await self._tell_the_dropped()
+            while True:
+                self._run.close_round()
+                asked = self._core.next_ask(self._run.now_s()) if context.can_ask else None
                 if asked is None:
                     break
                 self._run.commit(asked)
                 if isinstance(asked, events.Passed):
                     self._passed_at = time.monotonic()
                     say(logging.DEBUG, "passed", round=asked.round)
-                    continue
-                await self._ask(asked)
+                if isinstance(asked, events.Asked):
+                    await self._ask(asked)
+
+    async def _tell_the_dropped(self) -> None:
+        """They stop, and are free for the next round; whoever does not hear it finishes in vain."""
+        context = self._context
+        while context.dropped:
+            sent = context.dropped.pop()
+            with suppress(*TROUBLES):
+                subject = context.subjects.task(self._core.names[sent.device])
+                await context.client.publish(subject, Drop(token=sent.token).encoded())
 
     def try_again_after_a_while(self) -> None:
         """Everybody has declined and nothing is in flight: T_max later their channels are others."""

@@ -156,6 +156,13 @@ class Task(Message):
     object_name: str | None = None
 
 
+class Drop(Message):
+    """The synchronous round of this task has ended without it: nobody wants the update any more."""
+
+    kind: Literal["drop"] = "drop"
+    token: Token
+
+
 class Reading(Message):
     """A number with where it comes from."""
 

@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 from fedtwin.formulas.terms import Terms
 from fedtwin.policies.base import Knobs
 from fedtwin.records.arrays import DTYPES
-from fedtwin.records.schema import ARROW, ROUND_COLUMNS
+from fedtwin.records.schema import ARROW, ROUND_COLUMNS, TIMEOUT_COLUMNS
 from fedtwin.records.summary import Tally
 from fedtwin.sim.series import Point
 
@@ -46,10 +46,13 @@ HEARD = np.dtype(
         ("version", np.int64),
         ("task_s", np.float64),
         ("task_j", np.float64),
+        ("dropped_samples", np.float64),
     ],
     align=True,
 )
-"""What few policies look at of a device: when its facts were heard of, the model it holds, what its task takes."""
+"""What few policies look at of a device: when its facts were heard of, the model it holds, what its task takes; and the samples
+that it has trained on in vain.
+"""
 
 PLACE = np.dtype(
     [
@@ -127,7 +130,7 @@ RUN = np.dtype(
 
 
 def _fields(kind: type) -> list[tuple[str, Any]]:
-    return [(column.field, DTYPES[ARROW[kind]]) for column in ROUND_COLUMNS if column.kind is kind]
+    return [(column.field, DTYPES[ARROW[kind]]) for column in (*ROUND_COLUMNS, *TIMEOUT_COLUMNS) if column.kind is kind]
 
 
 ROW = np.dtype([*_fields(float), *_fields(int), *_fields(bool), ("reason", np.int8)], align=True)
@@ -141,7 +144,10 @@ POINT = np.dtype([(part.name, DTYPES[ARROW[part.type]]) for part in dataclasses.
 
 
 class Rules(NamedTuple):
-    """What does not change in a run. ``noted``: HEARD is kept up, for a policy that looks at it or for the rows."""
+    """What does not change in a run. ``noted``: HEARD is kept up, for a policy that looks at it or for the rows.
+
+    ``timeout_s``: of a synchronous round, infinite where it waits for all.
+    """
 
     terms: Terms
     knobs: Knobs
@@ -156,6 +162,7 @@ class Rules(NamedTuple):
     learn_on_selection: bool
     indexed: bool
     noted: bool
+    timeout_s: float
 
 
 class Fleet(NamedTuple):

@@ -9,6 +9,7 @@ from numpy.typing import NDArray
 from fedtwin.config import Config
 from fedtwin.draws import Purpose, ranks, streams
 from fedtwin.formulas.terms import terms_of
+from fedtwin.formulas.timeout import timeout_of
 from fedtwin.policies import knobs_of, policy_of
 from fedtwin.sim.fast.layout import (
     ANSWER,
@@ -88,6 +89,7 @@ def new_start(
         not sync and config.policy.feedback == "on-selection",
         indexed,
         noted,
+        timeout_of(config),
     )
     return Start(state, rules, first)
 

@@ -5,7 +5,8 @@ from numpy.typing import NDArray
 
 from fedtwin.formulas.cost import cost
 from fedtwin.formulas.power import NOTHING_BINDS, Plan
-from fedtwin.records.summary import tally_decline
+from fedtwin.formulas.timeout import computed_until_j, sent_until_j
+from fedtwin.records.summary import tally_decline, tally_drop
 from fedtwin.sim.fast.choose import changed, choose, prefer_the_cheaper, scan
 from fedtwin.sim.fast.layout import NOBODY, Records, Rules, State
 from fedtwin.sim.fast.steps import (
@@ -96,15 +97,24 @@ def ask(state: State, rules: Rules) -> bool:
 
 
 def settle_round(state: State, rules: Rules) -> None:
-    """The slowest of the accepted sets the pace of all."""
+    """The slowest of the accepted sets the pace of all, or the timeout; who is late stops there."""
     run = state.run[0]
     run.slowest_s = 0.0 if run.accepted > 0 else rules.terms.max_time_s
     for k in range(run.answers):
         answer = state.answers[k]
         if answer.feasible:
             run.slowest_s = max(run.slowest_s, answer.compute_s + answer.upload_s)
+            if is_late(rules, answer):
+                answer.compute_j = computed_until_j(rules.timeout_s, answer.compute_s, answer.compute_j)
+                answer.upload_j = sent_until_j(rules.timeout_s, answer.compute_s, answer.power_w)
             select(run, state.fleet.devices[answer.device], rules, run.round)
             state.fleet.heard[answer.device].version = run.version
+    run.slowest_s = min(run.slowest_s, rules.timeout_s)
+
+
+def is_late(rules: Rules, answer: Records) -> bool:
+    """``fedtwin.formulas.timeout.is_late``."""
+    return bool(answer.feasible and answer.compute_s + answer.upload_s > rules.timeout_s)
 
 
 def close_round(state: State, rules: Rules) -> bool:
@@ -117,7 +127,9 @@ def close_round(state: State, rules: Rules) -> bool:
         known = fleet.devices[answer.device]
         plan = plan_in(answer)
         charged = cost(rules.terms, run.slowest_s, answer.compute_j + answer.upload_j)
+        late = is_late(rules, answer)
         if keep:
+            rows[run.rows].dropped = late
             draw = Draw(answer.gain, answer.cpu_hz, answer.available)
             write_row(
                 run, rows[run.rows], rules, answer.device, known.samples, draw, plan, charged,
@@ -126,11 +138,15 @@ def close_round(state: State, rules: Rules) -> bool:
         if answer.feasible:
             charge(run, state.curve, rules, plan, charged, run.slowest_s, answer.total_queue)
             known.compute_s = answer.compute_s
-            fleet.heard[answer.device].compute_at_s = run.clock_s + run.slowest_s
+            fleet.heard[answer.device].compute_at_s = run.clock_s if late else run.clock_s + run.slowest_s
             observe(
                 rules, known, fleet.own, run.round, answer.device, charged, run.slowest_s, answer.compute_j + answer.upload_j
             )
-            run.version += 1
+            if late:
+                tally_drop(run, answer.compute_j + answer.upload_j)
+                fleet.heard[answer.device].dropped_samples += known.samples
+            else:
+                run.version += 1
         else:
             tally_decline(run)
         known.free = True

@@ -10,22 +10,24 @@ from numpy.typing import NDArray
 from fedtwin.formulas.power import REASONS
 from fedtwin.records import Row, rounds_schema
 from fedtwin.records.arrays import array_of, words_of
-from fedtwin.records.schema import ARROW, ROUND_COLUMNS, Column
+from fedtwin.records.schema import ARROW, ROUND_COLUMNS, TIMEOUT_COLUMNS, Column
 from fedtwin.sim.fast.layout import Records
 
 OF_THE_TWIN = ("known_gain", "known_gain_age_s")
-SCHEMA = rounds_schema(trace=False, learning=False)
 
 
-def to_arrow(rows: Records) -> pa.Table:
-    """A copy; the places of the rows may be filled again."""
+def to_arrow(rows: Records, *, timeout: bool = False) -> pa.Table:
+    """A copy; the places of the rows may be filled again. ``timeout``: synchronous rounds have one."""
+    schema = rounds_schema(trace=False, learning=False, timeout=timeout)
     arrays = []
     for column, values, missing in _columns(rows):
+        if column in TIMEOUT_COLUMNS and not timeout:
+            continue
         if column.kind is str and missing is not None:
             arrays.append(words_of(values, REASONS, missing))
         else:
             arrays.append(array_of(values, ARROW[column.kind], missing))
-    return pa.Table.from_arrays(arrays, schema=SCHEMA)
+    return pa.Table.from_arrays(arrays, schema=schema)
 
 
 def to_rows(rows: Records) -> Iterator[Row]:
@@ -46,7 +48,7 @@ def _columns(rows: Records) -> Iterator[tuple[Column, NDArray[Any], NDArray[np.b
     the twin does not know is NaN.
     """
     declined = np.array(rows["declined"])
-    for column in ROUND_COLUMNS:
+    for column in (*ROUND_COLUMNS, *TIMEOUT_COLUMNS):
         values = np.array(rows["reason" if column.kind is str else column.field])
         if column.kind is str:
             yield column, values, ~declined

@@ -19,6 +19,7 @@ SINCE_THE_HASH = {
     "world.load": "normal",
     "world.availability": "always",
     "twin.gain": "last-heard",
+    "learning.record_gradient": False,
 }
 """Settings that came after the hash, with what they were before there was a choice: so they do not count."""
 WITHOUT_INFLUENCE = ("run.engine", "run.records", "learning.executor", "learning.device", "learning.workers")

@@ -199,6 +199,7 @@ class LearningConfig(Section):
     buffer_size: Whole = Field(10, ge=1, le=10**6, description="K of FedBuff")
     most_refusals: Whole = Field(0, ge=0, le=10**12, description="uploads that may be refused before the run stops")
     evaluate_every_s: Positive = Field(5.0, description="virtual seconds between evaluations on the test set")
+    record_gradient: bool = Field(False, description="true: evaluations also have L(w) and ‖∇L(w)‖² over all devices' samples")
     executor: Literal["auto", "serial", "processes", "cuda"] = Field("auto", description="how local trainings are computed")
     device: Literal["auto", "cpu", "cuda"] = Field("auto", description="where they are computed; auto: as the executor says")
     workers: Whole = Field(0, ge=0, le=1024, description="worker processes; 0: one per core")

@@ -65,11 +65,12 @@ def test_the_gradient_is_the_slope_of_the_loss_along_a_line() -> None:
     config = training()
     loss, weights, shares = at(config, 2)
     line = np.random.default_rng(3).normal(size=weights.floats.shape)
-    line /= np.linalg.norm(line)
+    line = (line / np.linalg.norm(line)).astype(np.float32)
     ahead, behind = (
-        plainly(config, Weights(weights.floats + sign * 1e-3 * line, weights.counters), shares)[0] for sign in (1, -1)
+        plainly(config, Weights(weights.floats + np.float32(sign * 1e-2) * line, weights.counters), shares)[0]
+        for sign in (1, -1)
     )
-    slope = (ahead - behind) / 2e-3
+    slope = (ahead - behind) / 2e-2
     assert abs(slope) > 1e-3 and float(loss.at(weights).gradient @ line) == pytest.approx(slope, rel=1e-3)
 
 

@@ -50,7 +50,7 @@ def test_the_first_step_by_hand() -> None:
     with torch.no_grad():
         at = 0
         for parameter in network.parameters():
-            parameter -= 0.1 * first[at : at + parameter.numel()].view_as(parameter)
+            parameter.sub_(0.1 * first[at : at + parameter.numel()].view_as(parameter))
             at += parameter.numel()
     change = float((gradient() - first).norm() / (0.1 * first).norm())
     probe = Probe(work)

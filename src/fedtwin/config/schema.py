@@ -181,7 +181,7 @@ class LearningConfig(Section):
     """What is trained, and how. A run without this section schedules only."""
 
     dataset: str = Field("digits", description="`digits`, `fashion-mnist`, `cifar-10`, or a `.npz` of your own")
-    model: str = Field("mlp", description="`mlp`, `small-cnn`, `resnet18`, `resnet18-groupnorm`, or module:factory")
+    model: str = Field("mlp", description="`linear`, `mlp`, `small-cnn`, `resnet18`, `resnet18-groupnorm`, or module:factory")
     partition: Literal["iid", "dirichlet"] = Field("iid", description="how classes are mixed on a device")
     dirichlet_gamma: Positive = Field(0.5, description="γ1, concentration of the Dirichlet partition")
     owned_samples: Whole = Field(500, ge=1, le=10**6, description="samples a device owns; D_n of them train in a round")

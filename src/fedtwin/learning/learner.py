@@ -254,8 +254,7 @@ class Learner:
                     f"learning.learning_rate = {self._learning.learning_rate:g} diverges: the model's loss on the test set in "
                     f"round {evaluation.round} is not finite; the records up to there are kept, try a smaller rate."
                 )
-            found = {"test_loss": outcome.test_loss, "test_accuracy": outcome.test_accuracy}
-            self._evaluations.append(evaluation._replace(**found))
+            self._evaluations.append(evaluation._replace(test_loss=outcome.test_loss, test_accuracy=outcome.test_accuracy))
         self._evaluating.clear()
 
     def _keeps_something(self) -> bool:

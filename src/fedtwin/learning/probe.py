@@ -79,12 +79,12 @@ class Probe(SerialExecutor):
     def _parameters(self) -> Tensor:
         return torch.cat([parameter.detach().reshape(-1) for parameter in self._model.parameters()])
 
+    @torch.no_grad()
     def _move_to(self, flat: Tensor) -> None:
-        with torch.no_grad():
-            for parameter, part in zip(
-                self._model.parameters(), flat.split([p.numel() for p in self._model.parameters()]), strict=True
-            ):
-                parameter.copy_(part.view_as(parameter))
+        at = 0
+        for parameter in self._model.parameters():
+            parameter.copy_(flat[at : at + parameter.numel()].view_as(parameter))
+            at += parameter.numel()
 
     def _gradient(self, sample: Tensor) -> Tensor:
         """∇l(w; x) of one sample."""

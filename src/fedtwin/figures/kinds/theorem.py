@@ -65,7 +65,8 @@ def draw_theorem(picture: "Figure", experiment: Experiment, table: list[TableRow
         for axes in (measured, bounds):
             axes.plot(x, y, color=color, label=curve if axes is measured else None)
         measured.fill_between(x, [max(end, min(y) / 10) for end in low], high, alpha=0.2, color=color)
-        bounds.plot(x, [row["term_1"] for row in rows], color=color, linestyle=":")
+        falling = [(row["rounds_times_samples"], row["term_1"]) for row in rows if row["term_1"] > 0.0]
+        bounds.plot(*zip(*falling, strict=True), color=color, linestyle=":")
         bounds.plot(x, [row["bound"] for row in rows], color=color, linestyle="--")
     for axes in (measured, bounds):
         axes.set(xlabel=experiment.x_label, xscale="log", yscale="log")

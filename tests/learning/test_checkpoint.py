@@ -32,7 +32,7 @@ def weights(seed: int) -> Weights:
 def a_state() -> LearnerState:
     return LearnerState(
         round=7, uploads=3, version=2, model=weights(0), train_losses=[0.5, np.nan, 0.25],
-        evaluations=[Evaluation(0, 0.0, 0.0, 2.25, 0.125), Evaluation(3, 1.0, 0.5, 2.0, 0.25)],
+        evaluations=[Evaluation(0, 0.0, 0.0, 2.25, 0.125), Evaluation(3, 1.0, 0.5, 2.0, 0.25, 1.5, 0.75)],
         starts={4: weights(1), 1: weights(2)}, versions={4: 1, 1: 2},
         aggregator=Held(["named", "Buffer", [["array", 0, "model"], 2]], [weights(3).floats]),
         refusals=[Refusal(2, 0.75, 1, "values that are not finite")],

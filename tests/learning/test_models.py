@@ -15,6 +15,7 @@ def size(name: str, shape: tuple[int, int, int]) -> int:
 
 
 def test_sizes_are_the_published_ones() -> None:
+    assert size("linear", GREY) == 7_850
     assert size("small-cnn", GREY) == 46_730
     assert size("resnet18", COLOUR) == 11_173_962, "ResNet-18 for CIFAR-10 with a 3×3 stem"
 
@@ -53,7 +54,7 @@ def test_a_users_own_module(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> 
         ("nets:square", r"does not take images of shape \(1, 28, 28\)"),
         ("nets:number", "made a int"),
         ("nets:nothing", "cannot be loaded"),
-        ("best", "choose one of mlp, small-cnn"),
+        ("best", "choose one of linear, mlp, small-cnn"),
     ):
         with pytest.raises(FedtwinError, match=sentence):
             build_model(name, GREY, 10, 0)

@@ -96,7 +96,8 @@ def test_a_run_folder_gains_the_promised_files(tmp_path: Path) -> None:
     result = simulate(training(), out=tmp_path / "run")
     assert {path.name for path in (tmp_path / "run").iterdir()} == {*FOLDER, "devices.parquet", "SHA256SUMS"}
     evaluations = pd.read_parquet(tmp_path / "run" / "evaluations.parquet")
-    assert list(evaluations.columns) == ["round", "clock_s", "energy_j", "test_loss", "test_accuracy"]
+    names = ["round", "clock_s", "energy_j", "test_loss", "test_accuracy", "global_loss", "gradient_norm2"]
+    assert list(evaluations.columns) == names
     assert evaluations.test_accuracy.iloc[-1] == result.summary.test_accuracy
     rounds = pd.read_parquet(tmp_path / "run" / "rounds.parquet")
     spent = pd.read_parquet(tmp_path / "run" / "start.parquet")

@@ -39,6 +39,7 @@ def test_a_run_folder_holds_what_the_docs_say(tmp_path: Path) -> None:
     assert (taken.compute_s + taken.upload_s).mean() == pytest.approx(summary["mean_time_s"], rel=1e-12)
     assert (taken.compute_j + taken.upload_j).mean() == pytest.approx(summary["mean_energy_j"], rel=1e-12)
     assert rounds.staleness.mean() == pytest.approx(summary["mean_staleness"])
+    assert rounds.staleness.max() == summary["max_staleness"] > summary["mean_staleness"]
     devices = pd.read_parquet(tmp_path / "run" / "devices.parquet")
     assert list(devices.columns) == ["device", "distance_m", "path_gain", "cpu_hz_mean", "samples", "tie_rank"]
     start = pd.read_parquet(tmp_path / "run" / "start.parquet")

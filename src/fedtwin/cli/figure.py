@@ -16,7 +16,10 @@ class ProfileName(StrEnum):
 
 
 def figure(
-    names: Annotated[list[str], typer.Argument(metavar="3|4|5|6|7|8|9|regret|digits...", help="One or several figures.")],
+    names: Annotated[
+        list[str],
+        typer.Argument(metavar="3|4|5|6|7|8|9|regret|decomposition|queues|theorem1|digits...", help="One or several figures."),
+    ],
     profile: Annotated[
         ProfileName, typer.Option(help="quick: fewer seeds and rounds; full: what the docs show.")
     ] = ProfileName.full,

@@ -32,6 +32,7 @@ EXPLAINED = {
     "total_queue": "total virtual queue at the end",
     "passed_rounds": "rounds in which every idle device declined",
     "mean_staleness": "mean staleness of an upload",
+    "max_staleness": "largest staleness of an upload (Δ)",
     "time_violations": "updates over max_time_s (C6)",
     "energy_violations": "updates over max_energy_j (C5)",
     "test_loss": "loss on the test set",

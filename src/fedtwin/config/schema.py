@@ -192,7 +192,7 @@ class LearningConfig(Section):
     """What is trained, and how. A run without this section schedules only."""
 
     dataset: str = Field("digits", description="`digits`, `fashion-mnist`, `cifar-10`, or a `.npz` of your own")
-    model: str = Field("mlp", description="`mlp`, `small-cnn`, `resnet18`, `resnet18-groupnorm`, or module:factory")
+    model: str = Field("mlp", description="`linear`, `mlp`, `small-cnn`, `resnet18`, `resnet18-groupnorm`, or module:factory")
     partition: Literal["iid", "dirichlet"] = Field("iid", description="how classes are mixed on a device")
     dirichlet_gamma: Positive = Field(0.5, description="γ1, concentration of the Dirichlet partition")
     owned_samples: Whole = Field(500, ge=1, le=10**6, description="samples a device owns; D_n of them train in a round")
@@ -211,6 +211,7 @@ class LearningConfig(Section):
     buffer_size: Whole = Field(10, ge=1, le=10**6, description="K of FedBuff")
     most_refusals: Whole = Field(0, ge=0, le=10**12, description="uploads that may be refused before the run stops")
     evaluate_every_s: Positive = Field(5.0, description="virtual seconds between evaluations on the test set")
+    record_gradient: bool = Field(False, description="true: evaluations also have L(w) and ‖∇L(w)‖² over all devices' samples")
     executor: Literal["auto", "serial", "processes", "cuda"] = Field("auto", description="how local trainings are computed")
     device: Literal["auto", "cpu", "cuda"] = Field("auto", description="where they are computed; auto: as the executor says")
     workers: Whole = Field(0, ge=0, le=1024, description="worker processes; 0: one per core")

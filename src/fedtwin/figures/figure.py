@@ -53,7 +53,9 @@ def figure(
     ray: str | None = None,
     progress: bool | Count = False,
 ) -> Figure:
-    """One figure of the paper, by its name: ``3`` to ``9``, ``regret`` or ``digits``; ``quick`` has fewer seeds and rounds.
+    """One figure of the paper, by its name; ``quick`` has fewer seeds and rounds.
+
+    Names are ``3`` to ``9``, ``regret``, ``decomposition``, ``queues``, ``theorem1`` and ``digits``.
 
     Other ``schemes`` (names, or ``module:attribute`` of a policy of one's own) and ``{"section.key": value}`` in ``settings``
     make another figure, under another name. With ``out`` PNG, SVG and CSV are written there, and an interrupted figure goes

@@ -10,14 +10,16 @@ from fedtwin.figures.kinds import Curve, TableRow, kind_of
 
 def figure_jobs(experiment: Experiment, profile: Profile) -> list[Job]:
     """The runs of a figure."""
-    stationary = kind_of(experiment).stationary
+    kind = kind_of(experiment)
+    if len(experiment.schemes) < kind.least_schemes:
+        raise FedtwinError(f"Figure {experiment.figure} needs {kind.least_schemes} schemes or more: name them with --schemes.")
     rounds = experiment.profiles[profile].rounds
     checkpoints = experiment.sampling.rounds(rounds) if experiment.sampling else ()
     runs = experiment.configs(profile)
     for scheme, _, config in runs:
-        if stationary and config.run.mode != "async":
+        if kind.stationary and config.run.mode != "async":
             raise FedtwinError(f"{scheme} is synchronous: figure {experiment.figure} is of schemes that select one by one.")
-    jobs = [Job(config, checkpoints, stationary) for _, _, config in runs]
+    jobs = [Job(config, checkpoints, kind.stationary, kind.queues, kind.constants) for _, _, config in runs]
     if len({job.key for job in jobs}) < len(jobs):
         raise FedtwinError(f"The schemes {', '.join(experiment.schemes)} of a figure have the same one twice: leave one out.")
     return jobs

@@ -5,6 +5,7 @@ A checksum covers every field and every array, names, types and shapes included:
 
 import hashlib
 import json
+import math
 import warnings
 from collections.abc import Mapping
 from pathlib import Path
@@ -110,9 +111,14 @@ def _state(meta: dict[str, Any], arrays: Arrays) -> LearnerState:
         version=meta["version"],
         model=held.pop("model"),
         train_losses=arrays["train_losses"].tolist(),
-        evaluations=[Evaluation(int(row[0]), *map(float, row[1:])) for row in arrays["evaluations"]],
+        evaluations=[_evaluation(row.tolist()) for row in arrays["evaluations"]],
         starts={int(device): start for device, start in held.items()},
         versions={int(device): version for device, version in meta["versions"].items()},
         aggregator=Held(meta["aggregator"], [arrays[f"aggregator.{k}"] for k in range(meta["aggregator_arrays"])]),
         refusals=[Refusal(*row) for row in meta["refusals"]],
     )
+
+
+def _evaluation(row: list[float]) -> Evaluation:
+    """What was not measured is NaN in the array."""
+    return Evaluation(int(row[0]), *row[1:5], *(None if math.isnan(number) else number for number in row[5:]))

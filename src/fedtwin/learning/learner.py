@@ -20,6 +20,7 @@ from fedtwin.learning.charges import undercharged
 from fedtwin.learning.elsewhere import require_the_same_elsewhere
 from fedtwin.learning.evaluation import Evaluation
 from fedtwin.learning.executors import Executor, make_executor, make_workload
+from fedtwin.learning.global_loss import GlobalLoss
 from fedtwin.learning.layout import Weights
 from fedtwin.learning.notices import notices
 from fedtwin.learning.partition import deal, training_order
@@ -81,6 +82,8 @@ class Learner:
         self.layout, initial = workload.initial()
         if charge := undercharged(config, self.layout.bits):
             warnings.warn(charge, FedtwinWarning, stacklevel=2)
+        where = "cuda" if "cuda" in (config.learning.executor, config.learning.device) else "cpu"
+        self._global_loss = GlobalLoss(workload, self._shares, where) if config.learning.record_gradient else None
         self._executor: Executor = executor if executor is not None else make_executor(workload)
         self._model = self._executor.adopt(initial)
         try:
@@ -89,7 +92,7 @@ class Learner:
             self._executor.close()
             raise
         self._in_flight: dict[int, Download] = {}
-        self._evaluating: list[tuple[int, int, float, float]] = []
+        self._evaluating: list[tuple[int, Evaluation]] = []
         self._keys = 0
         self._version = 0
         self._uploads = 0
@@ -241,18 +244,20 @@ class Learner:
         key = self._new_key()
         with errors_as_sentences(self._learning.model):
             self._executor.submit_evaluation(key, self._model)
-        self._evaluating.append((key, round_, clock_s, self.energy_j))
+            found = None if self._global_loss is None else self._global_loss.at(self.model)
+        measured = (None, None) if found is None else (found.loss, found.norm2)
+        self._evaluating.append((key, Evaluation(round_, clock_s, self.energy_j, np.nan, np.nan, *measured)))
 
     def _collect_evaluations(self) -> None:
-        for key, round_, clock_s, energy_j in self._evaluating:
+        for key, evaluation in self._evaluating:
             with errors_as_sentences(self._learning.model):
                 outcome = self._executor.evaluation(key)
             if not np.isfinite(outcome.test_loss):
                 raise FedtwinError(
                     f"learning.learning_rate = {self._learning.learning_rate:g} diverges: the model's loss on the test set in "
-                    f"round {round_} is not finite; the records up to there are kept, try a smaller rate."
+                    f"round {evaluation.round} is not finite; the records up to there are kept, try a smaller rate."
                 )
-            self._evaluations.append(Evaluation(round_, clock_s, energy_j, outcome.test_loss, outcome.test_accuracy))
+            self._evaluations.append(evaluation._replace(test_loss=outcome.test_loss, test_accuracy=outcome.test_accuracy))
         self._evaluating.clear()
 
     def _keeps_something(self) -> bool:

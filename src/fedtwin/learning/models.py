@@ -12,9 +12,15 @@ from fedtwin.learning.sharing import shared_attributes, shared_state
 from fedtwin.usercode import load_object, sentence_of_error
 
 ImageShape = tuple[int, int, int]
-MODELS = ("mlp", "small-cnn", "resnet18", "resnet18-groupnorm")
+MODELS = ("linear", "mlp", "small-cnn", "resnet18", "resnet18-groupnorm")
 GROUPS = 8
 _ONE_AT_A_TIME = Lock()  # PyTorch's generator is global, and runs that share a GPU are threads
+
+
+def linear(shape: ImageShape, classes: int) -> nn.Module:
+    """Softmax regression: its loss is smooth and convex."""
+    channels, height, width = shape
+    return nn.Sequential(nn.Flatten(), nn.Linear(channels * height * width, classes))
 
 
 def mlp(shape: ImageShape, classes: int) -> nn.Module:
@@ -90,6 +96,8 @@ def build_model(name: str, shape: ImageShape, classes: int, seed: int, folder: s
 
 
 def _build(name: str, shape: ImageShape, classes: int, folder: str | None) -> nn.Module:
+    if name == "linear":
+        return linear(shape, classes)
     if name == "mlp":
         return mlp(shape, classes)
     if name == "small-cnn":

@@ -14,6 +14,8 @@ from fedtwin.records.summary import Summary
 
 OF_TRAINING = ("test_loss", "test_accuracy", "refusals")
 OF_A_TIMEOUT = ("drops", "wasted_energy_j")
+ADDED_LATER = ("max_staleness",)
+"""Numbers that a folder written before there were such has not."""
 
 
 def read_unfinished(path: Path) -> tuple[Config, bool]:
@@ -38,7 +40,8 @@ def read_unfinished(path: Path) -> tuple[Config, bool]:
 
 def _is_summary(found: Any) -> bool:
     """All that a summary must have, of the right types; a mean may be missing where there was nothing to take it of."""
-    hints = {name: kind for name, kind in get_type_hints(Summary).items() if name not in (*OF_TRAINING, *OF_A_TIMEOUT)}
+    optional = (*OF_TRAINING, *OF_A_TIMEOUT, *ADDED_LATER)
+    hints = {name: kind for name, kind in get_type_hints(Summary).items() if name not in optional}
     right = all(isinstance(found[name], kind if kind is not float else int | float) for name, kind in hints.items())
     return right and isinstance(found["scheme"], str) and isinstance(found["seed"], int)
 

@@ -37,6 +37,7 @@ class Summary:
     total_queue: float
     passed_rounds: int
     mean_staleness: float | None
+    max_staleness: int | None
     time_violations: int
     energy_violations: int
     test_loss: float | None = None
@@ -69,6 +70,7 @@ class Tally:
     selections: int = 0
     declines: int = 0
     staleness_sum: int = 0
+    staleness_max: int = 0
     arrivals: int = 0
     rounds_with_a_selection: int = 0
     time_violations: int = 0
@@ -111,6 +113,7 @@ class Tally:
             total_queue=total_queue,
             passed_rounds=rounds - self.rounds_with_a_selection,
             mean_staleness=self.staleness_sum / self.arrivals if self.arrivals else None,
+            max_staleness=self.staleness_max if self.arrivals else None,
             time_violations=self.time_violations,
             energy_violations=self.energy_violations,
             drops=self.drops if timeout else None,
@@ -149,6 +152,8 @@ def tally_arrival(tally: Any, round_: int, staleness: int) -> None:
         tally.arrival_round = round_
         tally.arrivals += 1
         tally.staleness_sum += staleness
+        if staleness > tally.staleness_max:
+            tally.staleness_max = staleness
 
 
 def tally_decline(tally: Any) -> None:

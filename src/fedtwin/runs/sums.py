@@ -9,7 +9,7 @@ from fedtwin.records import SCHEMA_VERSION, Summary, Tally
 from fedtwin.runs.rows import NOBODY, Floats, Rows
 from fedtwin.twin import Twin, total_queue
 
-NO_ROUNDS = Summary(None, None, None, 0.0, 0, 0, 0.0, 0.0, 0, None, 0, 0)
+NO_ROUNDS = Summary(None, None, None, 0.0, 0, 0, 0.0, 0.0, 0, None, None, 0, 0)
 """Of a run that has only begun."""
 
 
@@ -45,6 +45,7 @@ def tally_of(rows: Rows, config: Config) -> Tally:
         selections=int(taken.sum()),
         declines=int((rows.declined & (rows.round > 0)).sum()),
         staleness_sum=int(staleness[staleness != NOBODY].sum()),
+        staleness_max=int(staleness[staleness != NOBODY].max(initial=0)),
         arrivals=int((staleness != NOBODY).sum()),
         rounds_with_a_selection=len(np.unique(rows.round[taken])),
         time_violations=int((~rows.time_ok[taken]).sum()),

@@ -9,11 +9,12 @@ from fedtwin.records import Tally
 
 @dataclass
 class Series:
-    """Cumulative mean cost and total queue as they stood at chosen rounds."""
+    """Cumulative mean cost and total queue as they stood at chosen rounds; the longest queue only where somebody found it."""
 
     rounds: list[int] = field(default_factory=list)
     mean_cost: list[float] = field(default_factory=list)
     total_queue: list[float] = field(default_factory=list)
+    longest_queue: list[float] = field(default_factory=list)
 
 
 @dataclass

@@ -6,7 +6,7 @@ import pytest
 
 from fedtwin.config import Config, load_config
 from fedtwin.errors import FedtwinError
-from fedtwin.experiments.analysis.stationary import _least_cost, corrected_bound, paper_bound, stationary_costs
+from fedtwin.experiments.analysis.stationary import _least_cost, bound_with_first_constant_mended, paper_bound, stationary_costs
 from fedtwin.sim import simulate
 
 
@@ -39,8 +39,8 @@ def test_an_impossible_c1_has_no_stationary_policy() -> None:
         stationary_costs(load_config(overrides={"objective.min_mean_samples": 4.0}), draws=50)
 
 
-def test_the_bounds_are_the_papers_and_the_corrected_one() -> None:
+def test_the_bounds_are_the_papers_and_the_one_with_the_first_constant_mended() -> None:
     learning = (2 * math.sqrt(6 * 30 * 1e4 * math.log(1e4)) + 120) / 1e4
     assert learning == pytest.approx(0.8262, abs=1e-3)
     assert paper_bound(30, 1.0, 1e5, 1e4) == pytest.approx(30 / 2e5 + learning)
-    assert corrected_bound(30, 1.0, 100, 1e5, 1e4) == pytest.approx((29 + 99**2) / 2e5 + learning)
+    assert bound_with_first_constant_mended(30, 1.0, 100, 1e5, 1e4) == pytest.approx((29 + 99**2) / 2e5 + learning)

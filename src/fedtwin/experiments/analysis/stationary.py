@@ -131,8 +131,13 @@ def paper_bound(devices: int, min_mean_samples: float, v: float, rounds: float) 
     return devices * min_mean_samples**2 / (2.0 * v) + _learning_term(devices, rounds)
 
 
-def corrected_bound(devices: int, min_mean_samples: float, largest_samples: float, v: float, rounds: float) -> float:
-    """The first constant with the chosen device's own term, which the paper drops: [(N−1) D_min² + (D_max − D_min)²] / (2Ṽ)."""
+def bound_with_first_constant_mended(
+    devices: int, min_mean_samples: float, largest_samples: float, v: float, rounds: float
+) -> float:
+    """The first constant with the chosen device's own term, which the paper drops: [(N−1) D_min² + (D_max − D_min)²] / (2Ṽ).
+
+    One constant only: no bound is proven by it (docs/symbols.md, corrections).
+    """
     drift = (devices - 1) * min_mean_samples**2 + (largest_samples - min_mean_samples) ** 2
     return drift / (2.0 * v) + _learning_term(devices, rounds)
 

@@ -4,19 +4,23 @@ import hashlib
 import time
 import warnings
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from functools import cached_property
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from fedtwin import __version__
 from fedtwin.config import Config, Identity, build_config, config_hash, identity_of, replace_settings
 from fedtwin.errors import EnginesDifferError, FedtwinError, FedtwinWarning
+from fedtwin.experiments.analysis.queues import longest_queues
 from fedtwin.experiments.analysis.stationary import StationaryCosts, stationary_costs
 from fedtwin.learning.evaluation import Evaluation
 from fedtwin.policies import scheme_name
 from fedtwin.sim import Result, Series, run_summary, simulate
 from fedtwin.sim.limits import sentence_of_declines
 from fedtwin.usercode import sentence_of_error
+
+if TYPE_CHECKING:
+    from fedtwin.learning.probe import Constants, Probe
 
 Packed = dict[str, Any]
 Line = dict[str, Any]
@@ -28,16 +32,23 @@ MOST_LETTERS = 500
 
 @dataclass(frozen=True)
 class Job:
-    """One run without records, with the rounds at which its series is sampled; ``stationary`` adds the best stationary cost."""
+    """One run, of which no records are kept, with the rounds at which its series is sampled.
+
+    ``stationary`` adds the best stationary cost, ``queues`` the longest queue at every point of the series, ``constants``
+    those of Theorem 1 as they are met in a training run.
+    """
 
     config: Config
     checkpoints: tuple[int, ...] = ()
     stationary: bool = False
+    queues: bool = False
+    constants: bool = False
 
     @cached_property
     def key(self) -> str:
         """Names the run: the same key, the same numbers."""
-        text = f"{__version__} {config_hash(self.config)} {self.checkpoints} {self.stationary}"
+        more = f"{' queues' * self.queues}{' constants' * self.constants}"
+        text = f"{__version__} {config_hash(self.config)} {self.checkpoints} {self.stationary}{more}"
         return hashlib.sha256(text.encode()).hexdigest()[:24]
 
     @property
@@ -54,6 +65,7 @@ class Outcome:
     stationary: StationaryCosts | None = None
     evaluations: tuple[Evaluation, ...] = ()
     failed: str | None = None
+    constants: "Constants | None" = None
 
     @property
     def ran(self) -> bool:
@@ -68,12 +80,15 @@ def pack(job: Job) -> Packed:
         "config": job.config.model_dump(mode="json", exclude_none=True),
         "checkpoints": job.checkpoints,
         "stationary": job.stationary,
+        "queues": job.queues,
+        "constants": job.constants,
         "engine_is_open": job.config.run.engine == "auto",
     }
 
 
 def unpack(packed: Packed) -> Job:
-    return Job(build_config(packed["config"], {}), tuple(packed["checkpoints"]), packed["stationary"])
+    config = build_config(packed["config"], {})
+    return Job(config, tuple(packed["checkpoints"]), packed["stationary"], packed["queues"], packed["constants"])
 
 
 def run_packed(packed: Packed, of_training: Mapping[str, Any] | None = None) -> Line:
@@ -87,19 +102,25 @@ def run_packed(packed: Packed, of_training: Mapping[str, Any] | None = None) -> 
         if config.own_code and job.key != packed["key"]:
             raise FedtwinError("The code of the policy or model is not what it was when the command began: start it again.")
         quick = replace_settings(config, of_training) if of_training and config.learning is not None else config
+        quick = replace_settings(quick, {"run.records": True}) if job.queues else quick
+        probe = _probe_of(quick) if job.constants else None
         note = None
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", FedtwinWarning)
             try:
-                result = simulate(quick, records=False, checkpoints=job.checkpoints)
+                result = simulate(quick, records=job.queues, checkpoints=job.checkpoints, executor=probe)
             except EnginesDifferError as error:
                 if not packed["engine_is_open"]:
                     raise
                 note = f"{error} It is run that way."
                 readable = replace_settings(quick, {"run.engine": "readable"})
-                result = simulate(readable, records=False, checkpoints=job.checkpoints)
+                result = simulate(readable, records=job.queues, checkpoints=job.checkpoints)
+        if job.queues:
+            result = replace(result, series=replace(result.series, longest_queue=longest_queues(result)))
         stationary = stationary_costs(config) if job.stationary else None
-        return {**line_of(packed["key"], config, result, identity, stationary), **({"note": note} if note else {})}
+        constants = {"constants": asdict(probe.constants)} if probe is not None else {}
+        line = line_of(packed["key"], config, result, identity, stationary)
+        return {**line, **constants, **({"note": note} if note else {})}
     except KeyboardInterrupt:
         raise
     except BaseException as error:
@@ -144,7 +165,27 @@ def outcome_of(line: Line) -> Outcome:
         StationaryCosts(**stationary) if stationary else None,
         tuple(Evaluation(*row) for row in line["evaluations"]),
         line["failed"],
+        _constants_in(line),
     )
+
+
+def _probe_of(config: Config) -> "Probe":
+    from fedtwin.learning.data import load_dataset
+    from fedtwin.learning.executors import make_workload
+    from fedtwin.learning.probe import Probe
+
+    if config.learning is None:
+        raise FedtwinError("The constants of Theorem 1 are of runs that train a model: there is no [learning] section.")
+    data = load_dataset(config.learning.dataset)
+    return Probe(make_workload(config, data.image_shape, data.classes))
+
+
+def _constants_in(line: Line) -> "Constants | None":
+    if "constants" not in line:
+        return None
+    from fedtwin.learning.probe import Constants
+
+    return Constants(**line["constants"])
 
 
 def why_nobody_was_selected(result: Result) -> str:

@@ -18,7 +18,7 @@ from fedtwin.experiments.specs.grid import flat_settings, grid_points
 Profile = Literal["quick", "full"]
 LEAST_ROUNDS = 10
 SAID_ELSEWHERE = {"run.seed": "a profile says how many seeds", "policy.name": "say --schemes instead"}
-FIGURES = ("3", "4", "5", "regret", "digits", "6", "7", "8", "9")
+FIGURES = ("3", "4", "5", "regret", "decomposition", "queues", "theorem1", "digits", "6", "7", "8", "9")
 
 
 class Effort(BaseModel):
@@ -38,6 +38,14 @@ class SweptSetting(BaseModel):
     values: list[float] = Field(min_length=1)
 
 
+class Variant(BaseModel):
+    """A scheme with settings of its own: it stands among the schemes under a name of its own."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+    scheme: str
+    config: dict[str, dict[str, Any]] = {}
+
+
 class Sampling(BaseModel):
     """At how many rounds a curve over rounds is sampled, evenly or by ratio."""
 
@@ -54,6 +62,7 @@ class Sampling(BaseModel):
 class Experiment(BaseModel):
     """Schemes × values of one setting × seeds, on a base configuration.
 
+    A name among ``variants`` is the scheme with the settings that are said there.
     ``changed`` says in words what a user has changed, ``settings`` are those laid over all others for that.
     """
 
@@ -64,6 +73,7 @@ class Experiment(BaseModel):
     x_label: str
     y_label: str
     schemes: list[str] = Field(min_length=1)
+    variants: dict[str, Variant] = {}
     sweep: SweptSetting | None = None
     sampling: Sampling | None = None
     profiles: dict[Profile, Effort]
@@ -78,9 +88,11 @@ class Experiment(BaseModel):
         grid = {self.sweep.key: self.sweep.values} if self.sweep else {}
         folder = Path.cwd() if any(":" in scheme for scheme in self.schemes) else None
         return [
-            (scheme, next(iter(point.values.values()), None), point.config)
-            for scheme in self.schemes
-            for point in grid_points(settings, grid, [scheme], range(effort.seeds), folder)
+            (name, next(iter(point.values.values()), None), point.config)
+            for name, variant in self._variants(self.schemes).items()
+            for point in grid_points(
+                {**settings, **flat_settings(variant.config)}, grid, [variant.scheme], range(effort.seeds), folder
+            )
         ]
 
     def with_changes(self, schemes: Sequence[str] | None = None, settings: Mapping[str, Any] | None = None) -> "Experiment":
@@ -89,11 +101,13 @@ class Experiment(BaseModel):
         It has a name of its own, so that it stands beside the figure it is made of, and says what is changed.
         """
         over, words = dict(settings or {}), []
+        chosen = list(self.schemes) if schemes is None else list(schemes)
+        swept = {name for variant in self._variants(chosen).values() for name in flat_settings(variant.config)}
+        swept |= {self.sweep.key} if self.sweep is not None else set()
         for name in over:
-            if name in SAID_ELSEWHERE or (self.sweep is not None and name == self.sweep.key):
+            if name in SAID_ELSEWHERE or name in swept:
                 why = SAID_ELSEWHERE.get(name, "it is what the figure sweeps")
                 raise FedtwinError(f"{name} is not to be set for figure {self.figure}: {why}.")
-        chosen = list(self.schemes) if schemes is None else list(schemes)
         if chosen != self.schemes:
             words.append(f"schemes {', '.join(chosen)}")
         words += [f"{name} = {value}" for name, value in over.items()]
@@ -109,6 +123,9 @@ class Experiment(BaseModel):
                 "changed": "; ".join(words),
             }
         )
+
+    def _variants(self, schemes: Sequence[str]) -> dict[str, Variant]:
+        return {name: self.variants.get(name, Variant(scheme=name)) for name in schemes}
 
 
 def _with_rounds(profiles: Mapping[Profile, Effort], rounds: Any) -> dict[Profile, Effort]:

@@ -2,7 +2,7 @@
 
 from fedtwin.errors import FedtwinError
 from fedtwin.experiments.specs.figure import Experiment
-from fedtwin.figures.kinds import accuracy, cost, regret, total_queue
+from fedtwin.figures.kinds import accuracy, cost, decomposition, queues, regret, theorem, total_queue
 from fedtwin.figures.kinds.base import Curve, Kind, TableRow
 
 __all__ = ["KINDS", "Curve", "Kind", "TableRow", "kind_of"]
@@ -11,6 +11,9 @@ KINDS: dict[str, Kind] = {
     "cost": cost.KIND,
     "total-queue": total_queue.KIND,
     "regret": regret.KIND,
+    "decomposition": decomposition.KIND,
+    "queues": queues.KIND,
+    "theorem-1": theorem.KIND,
     "accuracy": accuracy.KIND,
 }
 

@@ -28,11 +28,18 @@ class Curve(NamedTuple):
 
 @dataclass(frozen=True)
 class Kind:
-    """From curves to the rows of the CSV, and from those to the picture; ``stationary`` asks for s* of every run's fleet."""
+    """From curves to the rows of the CSV, and from those to the picture.
+
+    ``stationary`` asks for s* of every run's fleet, ``queues`` for the longest queue, ``constants`` for those of
+    Theorem 1; a kind may need several schemes.
+    """
 
     rows: Callable[[Experiment, Sequence[Curve]], list[TableRow]]
     draw: Callable[["Figure", Experiment, list[TableRow]], None]
     stationary: bool = False
+    queues: bool = False
+    constants: bool = False
+    least_schemes: int = 1
 
 
 def swept_setting(experiment: Experiment) -> str:

@@ -100,7 +100,7 @@ def make_executor(workload: Workload) -> Executor:
     name = learning.executor
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
     if name == "auto":
-        name = "serial" if cores == 1 or learning.model == "mlp" or only_here(learning.model) else "processes"
+        name = "serial" if cores == 1 or learning.model in ("linear", "mlp") or only_here(learning.model) else "processes"
         if learning.device == "cuda":
             name = "cuda"
     if learning.device == "cpu" and name == "cuda":

@@ -9,7 +9,7 @@ from importlib.metadata import entry_points
 from typing import Literal
 
 Mode = Literal["async", "sync"]
-Kind = Literal["policies", "channels", "loads", "availabilities", "aggregators"]
+Kind = Literal["policies", "channels", "loads", "availabilities", "sensings", "aggregators"]
 
 POLICIES: dict[str, str] = {
     "cu-ucb": "fedtwin.policies.cu_ucb:POLICY",
@@ -29,6 +29,9 @@ LOADS: dict[str, str] = {
 AVAILABILITIES: dict[str, str] = {
     "always": "fedtwin.world.always:AVAILABILITY",
 }
+SENSINGS: dict[str, str] = {
+    "uniform": "fedtwin.world.uniform_sensing:SENSING",
+}
 AGGREGATORS: dict[str, str] = {
     "fedasync": "fedtwin.learning.aggregation.fedasync:RULE",
     "fedavg": "fedtwin.learning.aggregation.fedavg:RULE",
@@ -41,6 +44,7 @@ BUILT_IN: dict[Kind, dict[str, str]] = {
     "channels": CHANNELS,
     "loads": LOADS,
     "availabilities": AVAILABILITIES,
+    "sensings": SENSINGS,
     "aggregators": AGGREGATORS,
 }
 

@@ -18,6 +18,7 @@ SINCE_THE_HASH = {
     "world.channel": "rayleigh",
     "world.load": "normal",
     "world.availability": "always",
+    "world.sensing": "uniform",
     "twin.gain": "last-heard",
 }
 """Settings that came after the hash, with what they were before there was a choice: so they do not count."""

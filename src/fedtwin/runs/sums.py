@@ -20,9 +20,15 @@ def summary_of(rows: Rows, config: Config, twin: Twin, end_s: float) -> Summary:
     return tally_of(rows, config).summary(
         virtual_time_s=end_s,
         rounds=rows.rounds,
-        trained=[device.selections * device.samples.value for device in twin.devices],
+        trained=_trained(rows, len(twin.devices)),
         total_queue=total_queue(twin, rows.rounds + 1),
     )
+
+
+def _trained(rows: Rows, devices: int) -> list[float]:
+    """Samples by device, of all its selections."""
+    taken = ~rows.declined & (rows.round > 0)
+    return [float(number) for number in np.bincount(rows.device[taken], weights=rows.samples[taken], minlength=devices)]
 
 
 def tally_of(rows: Rows, config: Config) -> Tally:

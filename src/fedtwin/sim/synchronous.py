@@ -21,9 +21,11 @@ def _one_round(engine: Engine, emit: Emit, wanted: int) -> int:
         answers.append(asked)
         if asked.plan.feasible:
             accepted.append(asked)
-    terms = engine.world.terms
-    slowest_s = max((asked.plan.compute_s + asked.plan.upload_s for asked in accepted), default=terms.max_time_s)
-    charged = [cost(terms, slowest_s, asked.plan.compute_j + asked.plan.upload_j) for asked in answers]
+    world = engine.world
+    slowest_s = max((asked.plan.compute_s + asked.plan.upload_s for asked in accepted), default=world.terms.max_time_s)
+    charged = [
+        cost(world.terms_of(asked.decision.device), slowest_s, asked.plan.compute_j + asked.plan.upload_j) for asked in answers
+    ]
     rows = [engine.row(asked, cost_charged) for asked, cost_charged in zip(answers, charged, strict=True)]
     for asked in accepted:
         engine.accept(asked.decision.device, asked.draw, asked.plan)

@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from fedtwin.formulas.terms import Terms
+from fedtwin.formulas.terms import Quantities, Terms
 from fedtwin.policies.base import Knobs
 from fedtwin.records.arrays import DTYPES
 from fedtwin.records.schema import ARROW, ROUND_COLUMNS
@@ -46,10 +46,14 @@ HEARD = np.dtype(
         ("version", np.int64),
         ("task_s", np.float64),
         ("task_j", np.float64),
+        ("trained", np.float64),
     ],
     align=True,
 )
-"""What few policies look at of a device: when its facts were heard of, the model it holds, what its task takes."""
+"""What few policies look at of a device: when its facts were heard of, the model it holds, what its task takes.
+
+``trained`` is kept up always: the samples of all its selections.
+"""
 
 PLACE = np.dtype(
     [
@@ -62,6 +66,12 @@ PLACE = np.dtype(
     align=True,
 )
 """What only the world knows of a device."""
+
+OWN = np.dtype([(name, np.float64) for name in Quantities._fields], align=True)
+"""The terms that are a device's own."""
+
+SENSOR = np.dtype([("mean", np.int64), ("spread", np.float64), ("stream", np.uint64)], align=True)
+"""What the world knows of a device's samples."""
 
 FLIGHT = np.dtype(
     [
@@ -79,6 +89,7 @@ ANSWER = np.dtype(
         ("device", np.int64),
         ("gain", np.float64),
         ("cpu_hz", np.float64),
+        ("samples", np.float64),
         ("score", np.float64),
         ("queue", np.float64),
         ("total_queue", np.float64),
@@ -141,7 +152,10 @@ POINT = np.dtype([(part.name, DTYPES[ARROW[part.type]]) for part in dataclasses.
 
 
 class Rules(NamedTuple):
-    """What does not change in a run. ``noted``: HEARD is kept up, for a policy that looks at it or for the rows."""
+    """What does not change in a run. ``noted``: HEARD is kept up, for a policy that looks at it or for the rows.
+
+    ``own``: devices have terms of their own; ``senses``: D_n(t) is asked for, because it may differ from D_n.
+    """
 
     terms: Terms
     knobs: Knobs
@@ -153,18 +167,26 @@ class Rules(NamedTuple):
     channel_settings: Any
     load_settings: Any
     availability_settings: Any
+    sensing_settings: Any
     learn_on_selection: bool
     indexed: bool
     noted: bool
+    own: bool
+    senses: bool
 
 
 class Fleet(NamedTuple):
-    """One entry per device in each: DEVICE, HEARD, PLACE, and the policy's own state of it."""
+    """One entry per device in each: DEVICE, HEARD, PLACE, the policy's own state of it, OWN and SENSOR.
+
+    The last two are empty where nobody has terms of its own, and where D_n(t) is D_n.
+    """
 
     devices: Records
     heard: Records
     places: Records
     own: NDArray[np.float64]
+    terms: Records
+    sensors: Records
 
 
 class State(NamedTuple):

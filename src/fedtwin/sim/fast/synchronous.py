@@ -20,6 +20,7 @@ from fedtwin.sim.fast.steps import (
     observe,
     rate,
     select,
+    terms_in,
     total_queue_now,
     view_of,
     write_row,
@@ -72,10 +73,10 @@ def ask(state: State, rules: Rules) -> bool:
         check_choice(fleet, rules, run, device)
     known = fleet.devices[device]
     view = view_of(rules, fleet, run, device, run.round)
-    draw = draw_of(rules, fleet.places[device], device, run.round, run.clock_s)
-    plan = answer_of(rules, known, draw)
+    draw = draw_of(rules, fleet, device, run.round, run.clock_s)
+    plan = answer_of(terms_in(rules, fleet, device), draw)
     answer = state.answers[run.answers]
-    answer.device, answer.gain, answer.cpu_hz = device, draw.gain, draw.cpu_hz
+    answer.device, answer.gain, answer.cpu_hz, answer.samples = device, draw.gain, draw.cpu_hz, draw.samples
     answer.score, answer.queue = rate(rules, fleet, run, view), view.queue
     answer.known_gain = gain_known(rules, fleet, run, device, run.round)
     answer.known_gain_age_s = gain_age_s(fleet, run, device)
@@ -103,8 +104,9 @@ def settle_round(state: State, rules: Rules) -> None:
         answer = state.answers[k]
         if answer.feasible:
             run.slowest_s = max(run.slowest_s, answer.compute_s + answer.upload_s)
-            select(run, state.fleet.devices[answer.device], rules, run.round)
-            state.fleet.heard[answer.device].version = run.version
+            heard = state.fleet.heard[answer.device]
+            select(run, state.fleet.devices[answer.device], heard, rules, run.round, answer.samples)
+            heard.version = run.version
 
 
 def close_round(state: State, rules: Rules) -> bool:
@@ -116,15 +118,16 @@ def close_round(state: State, rules: Rules) -> bool:
         answer = state.answers[run.emitted]
         known = fleet.devices[answer.device]
         plan = plan_in(answer)
-        charged = cost(rules.terms, run.slowest_s, answer.compute_j + answer.upload_j)
+        terms = terms_in(rules, fleet, answer.device)
+        charged = cost(terms, run.slowest_s, answer.compute_j + answer.upload_j)
         if keep:
-            draw = Draw(answer.gain, answer.cpu_hz, answer.available)
+            draw = Draw(answer.gain, answer.cpu_hz, answer.available, answer.samples)
             write_row(
-                run, rows[run.rows], rules, answer.device, known.samples, draw, plan, charged,
+                run, rows[run.rows], terms, answer.device, draw, plan, charged,
                 answer.score, answer.queue, answer.total_queue, answer.known_gain, answer.known_gain_age_s,
             )  # fmt: skip
         if answer.feasible:
-            charge(run, state.curve, rules, plan, charged, run.slowest_s, answer.total_queue)
+            charge(run, state.curve, terms, plan, charged, run.slowest_s, answer.total_queue)
             known.compute_s = answer.compute_s
             fleet.heard[answer.device].compute_at_s = run.clock_s + run.slowest_s
             observe(

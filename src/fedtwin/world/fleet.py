@@ -78,7 +78,7 @@ class FleetColumns(NamedTuple):
     @property
     def numbers(self) -> tuple[NDArray[Any], ...]:
         """What ``Device`` has."""
-        return self[: len(Device._fields)]
+        return tuple(getattr(self, name) for name in Device._fields)
 
     def has_own(self, terms: Terms) -> bool:
         """Whether anybody has other quantities than these."""
@@ -122,7 +122,7 @@ def fleet_columns(config: Config) -> FleetColumns:
 
 def _uniform(starts: Any, name: str, least: float, most: float) -> Floats:
     """Of every device, from the word of its stream that is for it."""
-    numbers: Floats = least + uniform(word(starts, WORD_OF[name])) * (most - least)  # type: ignore[arg-type,assignment]
+    numbers: Floats = least + uniform(word(starts, WORD_OF[name])) * (most - least)  # type: ignore[assignment]
     return np.minimum(numbers, most)
 
 
@@ -130,8 +130,8 @@ def _with_own(config: Config, columns: "Columns", own: Mapping[str, Floats]) -> 
     """What is not a device's own is as configured."""
     terms, count = terms_of(config), len(columns[0])
     configured = {name: getattr(terms, name) for name in Quantities._fields} | {"samples_spread": 0.0}
-    found = {name: own.get(name, np.broadcast_to(value, count)) for name, value in configured.items()}
-    return FleetColumns(*columns, **found)
+    found = [own.get(name, np.broadcast_to(value, count)) for name, value in configured.items()]
+    return FleetColumns._make([*columns, *found, None])
 
 
 @cache

@@ -247,9 +247,9 @@ def test_quantities_of_a_device_go_with_the_rest() -> None:
             assert (alone.power_w, alone.cost, alone.time_s) == (
                 plan.power_w[row, column], plan.cost[row, column], plan.time_s[row, column],
             )  # fmt: skip
-    with pytest.raises(FedtwinError, match="gain, cpu_hz, samples and max_power_w have shapes .* do not go together"):
+    with pytest.raises(FedtwinError, match=r"gain, cpu_hz, samples and max_power_w have shapes .* do not go together"):
         plan_power(Config(), [1e-12, 1e-12], 2e9, 80, max_power_w=[1.0, 1.0, 1.0])
-    with pytest.raises(FedtwinError, match="update_bits = 0.0 is not allowed"):
+    with pytest.raises(FedtwinError, match=r"update_bits = 0\.0 is not allowed"):
         plan_power(Config(), 1e-12, 2e9, 80, update_bits=0.0)
 
 

@@ -108,7 +108,7 @@ def none_sometimes(at: Moment, sensor: Sensor, settings: Any) -> float:  # noqa:
     return 0 if at.round == 40 else sensor.mean
 
 
-def at_random(at: Moment, sensor: Sensor, settings: Any) -> float:
+def at_random(at: Moment, sensor: Sensor, settings: Any) -> float:  # noqa: ARG001
     return random.randint(1, sensor.mean)
 
 

@@ -224,7 +224,7 @@ def test_arrays_that_do_not_go_together_and_empty_ones() -> None:
 
 
 def test_quantities_of_a_device_go_with_the_rest() -> None:
-    own = {
+    own: dict[str, Any] = {
         "max_power_w": np.array([0.01, 0.1, 1.0]),
         "cycles_per_sample": 3e6,
         "update_bits": [[8e6], [4e6]],

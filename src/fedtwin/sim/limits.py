@@ -1,7 +1,8 @@
 """Why a fleet declines, and what would change it: C5, C6 and the radio's power, held against the fleet's own draws.
 
 A device is admitted if it finds a power in more than half of the rounds looked at, a fleet if nine devices of ten are. Where
-devices have a limit of their own, changing it means the same value for all of them: ``fleet.max_time_s`` and the like.
+devices have a limit of their own, changing it means the same value for all of them: ``fleet.max_time_s``, or the column of the
+fleet's file.
 """
 
 import math
@@ -103,7 +104,8 @@ def _limits(config: Config) -> Mapping[str, Limit]:
         if getattr(config.fleet, name) is None and least == most == getattr(terms_of(config), name):
             found[name] = Limit(setting, least, f"{least:g}")
         else:
-            found[name] = Limit(f"fleet.{name}", least, f"{least:g}" if least == most else f"{least:g} to {most:g}")
+            own = f"fleet.{name}" if config.fleet.file is None else f"{name} in fleet.file"
+            found[name] = Limit(own, least, f"{least:g}" if least == most else f"{least:g} to {most:g}")
     return found
 
 

@@ -20,7 +20,7 @@ from fedtwin.twin.update import Offer
 from fedtwin.usercode import is_ours
 
 GainKnown = Literal["last-heard", "current", "mean"]
-Predict = Callable[[float, float, float], Prediction]
+Predict = Callable[[int, float, float, float], Prediction]
 OfDevice = Callable[[int], float]
 
 
@@ -240,7 +240,7 @@ class Coordinator:
             _age_s(known.compute_s, now),
             twin.model_version - (known.model_version or 0),
             _value(known.train_loss),
-            self._prediction(known, gain) if self._policy.predicts else (),
+            self._prediction(device, known, gain) if self._policy.predicts else (),
             self._states[device],
         )
 
@@ -252,8 +252,8 @@ class Coordinator:
             return mean_heard(known.gain_sum, known.gains), _age_s(known.gain, now)
         return _value(known.gain), _age_s(known.gain, now)
 
-    def _prediction(self, known: DeviceTwin, gain: float) -> Prediction:
-        return self._predict(gain, mean_heard(known.cpu_hz_sum, known.cpus), known.samples.value)
+    def _prediction(self, device: int, known: DeviceTwin, gain: float) -> Prediction:
+        return self._predict(device, gain, mean_heard(known.cpu_hz_sum, known.cpus), known.samples.value)
 
     def _score(self, view: View, now: Now) -> float:
         if isinstance(self._policy, Policy):

@@ -32,6 +32,7 @@ class Purpose(IntEnum):
     CHANNEL = 9
     LOAD = 10
     AVAILABILITY = 11
+    SENSING = 12
 
 
 def as_word(z: Any) -> Any:

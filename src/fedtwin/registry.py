@@ -12,7 +12,7 @@ from typing import Literal
 from fedtwin.errors import FedtwinWarning
 
 Mode = Literal["async", "sync"]
-Kind = Literal["policies", "channels", "loads", "availabilities", "aggregators"]
+Kind = Literal["policies", "channels", "loads", "availabilities", "sensings", "aggregators"]
 
 POLICIES: dict[str, str] = {
     "cu-ucb": "fedtwin.policies.cu_ucb:POLICY",
@@ -32,6 +32,9 @@ LOADS: dict[str, str] = {
 AVAILABILITIES: dict[str, str] = {
     "always": "fedtwin.world.always:AVAILABILITY",
 }
+SENSINGS: dict[str, str] = {
+    "uniform": "fedtwin.world.uniform_sensing:SENSING",
+}
 AGGREGATORS: dict[str, str] = {
     "fedasync": "fedtwin.learning.aggregation.fedasync:RULE",
     "fedavg": "fedtwin.learning.aggregation.fedavg:RULE",
@@ -44,6 +47,7 @@ BUILT_IN: dict[Kind, dict[str, str]] = {
     "channels": CHANNELS,
     "loads": LOADS,
     "availabilities": AVAILABILITIES,
+    "sensings": SENSINGS,
     "aggregators": AGGREGATORS,
 }
 

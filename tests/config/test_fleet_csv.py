@@ -52,7 +52,16 @@ def test_four_ways_to_say_where_a_device_is(tmp_path: Path, header: str, cells: 
         ("distance_m,samples,cpu_hz\n50,80\n", "line 2: cpu_hz = None"),
         ("distance_m,samples,cpu_hz\n50,nan,1e9\n", "line 2: samples = 'nan'"),
         ("x_m,y_m,samples,cpu_hz\n0,0,80,1e9\n", "stands on the server"),
-        ("distance_m,samples,cpu_hz,max_power_w\n50,80,1e9,0.001\n", "no column max_power_w is known"),
+        (
+            "distance_m,samples,cpu_hz,max_power_w\n50,80,1e9,0\n",
+            "line 2: max_power_w = '0' is not a number from 1e-40 to 1e+40",
+        ),
+        ("distance_m,samples,cpu_hz,max_time_s\n50,80,1e9,\n", "line 2: max_time_s = '' is not a number"),
+        (
+            "distance_m,samples,cpu_hz,samples_spread\n50,80,1e9,1\n",
+            "line 2: samples_spread = '1' is not a number from 0 to 0.99",
+        ),
+        ("distance_m,samples,cpu_hz,power_w\n50,80,1e9,1\n", "no column power_w is known (did you mean max_power_w?)"),
         ("distance_m,samples,cpu_hz,colour\n50,80,1e9,red\n", "allowed are samples, cpu_hz, name"),
         ("distance_m,samples,cpu_hz,\n50,80,1e9,1\n", "column 4 has no name"),
         ("distance_m,sample,cpu_hz\n50,80,1e9\n", "no column sample is known (did you mean samples?)"),

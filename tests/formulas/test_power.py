@@ -223,6 +223,36 @@ def test_arrays_that_do_not_go_together_and_empty_ones() -> None:
     assert empty.power_w.shape == (0,) and empty.reason.dtype.kind == "U" and empty.feasible.dtype == bool
 
 
+def test_quantities_of_a_device_go_with_the_rest() -> None:
+    own: dict[str, Any] = {
+        "max_power_w": np.array([0.01, 0.1, 1.0]),
+        "cycles_per_sample": 3e6,
+        "update_bits": [[8e6], [4e6]],
+        "max_time_s": 0.8,
+        "max_energy_j": np.array([0.9, 1.0, 2.0]),
+    }
+    plan = plan_power(Config(), 1e-12, [2e9, 1.5e9, 2e9], 85, **own)
+    assert plan.power_w.shape == (2, 3)
+    for row in range(2):
+        for column in range(3):
+            one = {name: float(np.broadcast_to(np.asarray(values), (2, 3))[row, column]) for name, values in own.items()}
+            settings = {
+                "radio.max_power_w": one["max_power_w"],
+                "radio.update_bits": one["update_bits"],
+                "compute.cycles_per_sample": one["cycles_per_sample"],
+                "objective.max_time_s": one["max_time_s"],
+                "objective.max_energy_j": one["max_energy_j"],
+            }
+            alone = plan_power(load_config(overrides=settings), 1e-12, [2e9, 1.5e9, 2e9][column], 85)
+            assert (alone.power_w, alone.cost, alone.time_s) == (
+                plan.power_w[row, column], plan.cost[row, column], plan.time_s[row, column],
+            )  # fmt: skip
+    with pytest.raises(FedtwinError, match=r"gain, cpu_hz, samples and max_power_w have shapes .* do not go together"):
+        plan_power(Config(), [1e-12, 1e-12], 2e9, 80, max_power_w=[1.0, 1.0, 1.0])
+    with pytest.raises(FedtwinError, match=r"update_bits = 0\.0 is not allowed"):
+        plan_power(Config(), 1e-12, 2e9, 80, update_bits=0.0)
+
+
 def test_an_infeasible_plan_says_so() -> None:
     plan = plan_power(load_config(overrides={"objective.max_time_s": 0.1}), 1e-12, 2e9, 85)
     assert (plan.power_w, plan.feasible, plan.reason) == (0.0, False, "compute-time")

@@ -10,9 +10,11 @@ import numpy as np
 import pandas as pd
 import pytest
 
+from fedtwin import open_run
 from fedtwin.config import Config, load_config
 from fedtwin.errors import FedtwinError
 from fedtwin.learning.data import Dataset
+from fedtwin.learning.partition import training_order
 from fedtwin.sim import Result, resume, simulate
 from tests.conftest import FEDTWIN, Cli, run_cli
 
@@ -35,6 +37,25 @@ def test_the_schedule_does_not_depend_on_learning(scheme: str) -> None:
     learned = simulate(training(**{"policy.name": scheme})).rounds
     assert learned.drop_columns(["train_loss"]).equals(plain)
     assert learned["train_loss"].null_count == learned["declined"].to_pylist().count(True) * (scheme == "Sy-fairness")
+
+
+@pytest.mark.parametrize("scheme", ["CU-UCB", "Sy-fairness"])
+def test_a_device_trains_on_as_many_samples_as_it_has_in_its_round(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, scheme: str
+) -> None:
+    trained: dict[tuple[int, int], int] = {}
+
+    def noting(share: Any, seed: int, device: int, round_: int, samples: int, epochs: int) -> Any:
+        order = training_order(share, seed, device, round_, samples, epochs)
+        trained[round_, device] = order.shape[1]
+        return order
+
+    monkeypatch.setattr("fedtwin.learning.learner.training_order", noting)
+    config = training(**{"policy.name": scheme, "fleet.samples_spread": [0.2, 0.9], "run.rounds": 30})
+    simulate(config, out=tmp_path / "run")
+    run = open_run(tmp_path / "run")
+    rows = [row for table in (run.start, run.rounds) for row in table.to_pylist() if not row["declined"]]
+    assert trained == {(row["round"], row["device"]): row["samples"] for row in rows}
 
 
 @pytest.mark.parametrize("scheme", ["CU-UCB", "Sy-fairness"])

@@ -10,7 +10,7 @@ import pytest
 from nats.js.errors import APIError
 from safetensors.numpy import save
 
-from fedtwin.live.wire.protocol import Hello, Reading, Task
+from fedtwin.live.wire.protocol import Hello, Own, Reading, Task
 from tests.live.hostile import ACCEPT, SAMPLES, Fleet, Hostile, Log, attack, done_for, marked
 
 Tensors = dict[str, np.ndarray]
@@ -188,5 +188,9 @@ def test_other_samples_than_announced(fleet: Fleet) -> None:
         welcome = await device.hello(Hello(samples=SAMPLES + 1))
         assert not welcome.accepted and f"{SAMPLES} were announced before" in (welcome.reason or "")
         await device.refused("samples: ", "hello")
+        welcome = await device.hello(Hello(samples=SAMPLES, own=Own(max_time_s=100.0)))  # would make every cost small
+        assert not welcome.accepted and "own: max_time_s = 100 is over 1, the most in this fleet" in (welcome.reason or "")
+        welcome = await device.hello(Hello(samples=SAMPLES, own=Own(max_power_w=0.1)))
+        assert not welcome.accepted and "own: {} was announced before" in (welcome.reason or "")
 
     attack(fleet, scene)

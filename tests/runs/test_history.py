@@ -40,6 +40,8 @@ SETTINGS = st.fixed_dictionaries(
         "fleet.channels": st.integers(1, 12),
         "objective.max_time_s": st.sampled_from([0.3, 0.5, 0.7, 1.0]),
         "objective.min_mean_samples": st.sampled_from([0.0, 1.0, 3.3, 40.0]),
+        "fleet.samples_spread": st.sampled_from([0.0, 0.02, [0.0, 0.9]]),
+        "fleet.max_power_w": st.sampled_from([1.0, [0.01, 1.0]]),
     }
 ).map(possible)
 quiet = pytest.mark.filterwarnings("ignore::fedtwin.errors.FedtwinWarning")
@@ -73,7 +75,8 @@ def test_every_moment_of_every_kind_of_run(changes: dict[str, Any]) -> None:
 @pytest.mark.parametrize("feedback", ["on-selection", "on-arrival"])
 def test_every_moment_of_a_compiled_run(tmp_path: Path, mode: str, feedback: str) -> None:
     changes = {"run.mode": mode, "policy.feedback": feedback, "run.engine": "compiled", "run.rounds": 400, "fleet.channels": 5}
-    run = check_every_moment({**changes, "objective.max_time_s": 0.7, "objective.min_mean_samples": 3.3}, tmp_path / "run")
+    unlike = {"fleet.samples_spread": [0.0, 0.6], "fleet.max_time_s": [0.6, 0.8]}
+    run = check_every_moment({**changes, **unlike, "objective.min_mean_samples": 3.3}, tmp_path / "run")
     assert run.summary["declines"] > 0
 
 

@@ -21,6 +21,14 @@ from fedtwin.sim.fast import run as fast
 from fedtwin.world.fleet import fleet_columns
 
 CHECKPOINTS = (1, 5, 50, 120)
+OWN = {
+    "max_power_w": [0.01, 0.5],
+    "cycles_per_sample": [1e6, 8e6],
+    "update_bits": [2e6, 9e6],
+    "max_time_s": [0.3, 1.2],
+    "max_energy_j": [0.2, 2.0],
+    "samples_spread": [0.0, 0.9],
+}
 MODES = [(name, mode) for name in POLICIES for mode in ("async", "sync") if mode == "async" or name in ("fairness", "cu-ucb")]
 
 
@@ -47,10 +55,12 @@ def assert_same(readable: Result, compiled: Result) -> None:
 
 @st.composite
 def configurations(draw: st.DrawFn, name: str, mode: str) -> Config:
-    """Small fleets in all kinds of trouble: tight limits, so that devices decline, and every kind of weight."""
+    """Small fleets in all kinds of trouble: tight limits, so that devices decline, every kind of weight, unlike devices."""
     devices = draw(st.sampled_from([1, 2, 3, 9, 30]))
+    own = draw(st.lists(st.sampled_from(list(OWN)), unique=True))
     return load_config(
         overrides={
+            **{f"fleet.{quantity}": OWN[quantity] for quantity in own},
             "policy.name": name,
             "run.mode": mode,
             "run.rounds": draw(st.sampled_from([1, 7, 150])),

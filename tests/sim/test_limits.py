@@ -39,7 +39,7 @@ def share_by_hand(config: Config, rounds: range) -> float:
 
     def feasible(device: int, round_: int) -> bool:
         draw = world.draw(device, round_, 0.0)
-        return optimal_plan(world.terms, draw.gain, draw.cpu_hz, world.fleet[device].samples).feasible
+        return optimal_plan(world.terms_of(device), draw.gain, draw.cpu_hz, draw.samples).feasible
 
     admitted = [sum(feasible(device, round_) for round_ in rounds) > len(rounds) / 2 for device in range(len(world.fleet))]
     return sum(admitted) / len(admitted)
@@ -65,6 +65,21 @@ def test_where_one_limit_is_not_enough_two_are_named_together() -> None:
     config = load_config(overrides={TIME: 0.05, ENERGY: 0.001})
     (remedy,) = remedies(config)
     assert list(remedy) == [TIME, ENERGY] and share_admitted(replace_settings(config, remedy)) >= 0.9
+
+
+def test_a_limit_that_is_the_devices_own_is_named_as_such(tmp_path: Path) -> None:
+    own = {"fleet.max_time_s": [0.1, 0.3], "fleet.samples_spread": 0.4, "run.rounds": 15}
+    config = load_config(overrides=own)
+    assert share_admitted(config) == share_by_hand(config, range(1, 16)) < 0.9
+    (remedy,) = (found for found in remedies(config) if list(found) == ["fleet.max_time_s"])
+    assert not any(TIME in found for found in remedies(config)), "that would change nothing"
+    assert share_by_hand(replace_settings(config, remedy), range(1, 16)) >= 0.9
+    less = {"fleet.max_time_s": 0.98 * remedy["fleet.max_time_s"]}
+    assert share_by_hand(replace_settings(config, less), range(1, 16)) < 0.9
+    file = tmp_path / "fleet.csv"
+    file.write_text("distance_m,samples,cpu_hz,max_time_s\n100,80,2e9,0.1\n120,80,2e9,0.2\n")
+    with pytest.warns(FedtwinWarning, match=r"max_time_s in fleet\.file = 0\.1 to 0\.2 is too tight, 0\.\d+ would let 90 %"):
+        simulate({"fleet.file": str(file), "fleet.channels": 1, "run.rounds": 15})
 
 
 def test_a_large_fleet_is_looked_at_in_samples() -> None:

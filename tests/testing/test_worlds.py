@@ -9,7 +9,7 @@ import pytest
 
 from fedtwin.errors import FedtwinError
 from fedtwin.testing import check_world
-from fedtwin.world.parts import Availability, Channel, Load, Moment, Processor
+from fedtwin.world.parts import Availability, Channel, Load, Moment, Processor, Sensing, Sensor
 
 CALLS = [0]
 
@@ -100,10 +100,40 @@ def test_a_broken_load_or_availability_is_one_sentence() -> None:
     _refused(Availability(one), r"world\.availability = .* it gave 1, and must give True or False")
 
 
+def half(at: Moment, sensor: Sensor, settings: Any) -> float:  # noqa: ARG001
+    return sensor.mean / 2
+
+
+def none_sometimes(at: Moment, sensor: Sensor, settings: Any) -> float:  # noqa: ARG001
+    return 0 if at.round == 40 else sensor.mean
+
+
+def at_random(at: Moment, sensor: Sensor, settings: Any) -> float:  # noqa: ARG001
+    return random.randint(1, sensor.mean)
+
+
+def halved(at: Moment, sensor: Sensor, settings: Settings) -> float:
+    """Every other round some of the samples, rounded down."""
+    return sensor.mean if at.round % 2 == 0 else max(settings.share * sensor.mean // 1.0, 1.0)
+
+
+def test_a_broken_sensing_is_one_sentence() -> None:
+    whole = "and must give a whole number, at least 1"
+    _refused(Sensing(half), rf"world\.sensing = .* it gave \d+\.5, {whole}")
+    _refused(Sensing(none_sometimes), rf"world\.sensing = .*failed in round 40 for device 0: it gave 0, {whole}")
+    _refused(Sensing(at_random), r"world\.sensing = .* it gave \d+ and then \d+: it may depend on its arguments only")
+
+
+def test_a_sensing_of_ones_own_runs_in_both_engines() -> None:
+    compiled, why_not, mean = check_world(Sensing(halved, Settings), {"share": 0.25})
+    assert compiled, why_not
+    assert mean == pytest.approx(0.62, abs=0.01)
+
+
 def test_what_is_no_part_is_told() -> None:
-    _refused(negative, "is a function, not a Channel, Load or Availability of fedtwin.world")
+    _refused(negative, "is a function, not a Channel, Load, Availability or Sensing of fedtwin.world")
     _refused("raleigh", "'raleigh' is not a part of a world: choose one of rayleigh, .*normal, .*always, .*module:attribute")
-    _refused("math:pi", r"'math:pi' is a float, not a Channel, Load or Availability")
+    _refused("math:pi", r"'math:pi' is a float, not a Channel, Load, Availability or Sensing")
     _refused("no_such_module:PART", "'no_such_module:PART' cannot be loaded: ModuleNotFoundError")
 
 

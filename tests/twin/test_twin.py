@@ -55,6 +55,23 @@ def test_json_out_and_in_is_the_same_twin(events: list[tuple[str, int]], min_mea
     assert twin_from_json(twin_to_json(twin)) == twin
 
 
+def test_samples_that_are_announced_with_an_offer_drain_the_queue_and_are_known_from_then_on() -> None:
+    twin = declined(new_twin(SAMPLES, 5.0), 0, 1e-12, 1e9, 1.0)
+    assert twin.devices[0].samples == (70.0, 0.0, "configured")
+    queue = 5.0 * 19
+    for round_, told, left, fact in [
+        (20, 40, queue + 5.0 - 40, (40.0, 2.5, "measured")),
+        (21, 40, queue + 10.0 - 80, (40.0, 2.5, "measured")),
+        (22, None, queue + 15.0 - 120, (40.0, 2.5, "measured")),
+        (23, 41, 0.0, (41.0, 5.5, "measured")),
+    ]:
+        twin = accepted(twin, 0, round_, OFFER._replace(samples=told), round_ - 17.5, counted=True)
+        device = twin.devices[0]
+        assert device.samples == fact and device.queue == max(left, 0.0)
+    first = accepted(new_twin(SAMPLES, 5.0), 1, 0, OFFER._replace(samples=99), 0.5, counted=False)
+    assert first.devices[1].samples == (99.0, 0.5, "measured") and first.devices[1].queue == 0.0
+
+
 def test_updates_are_pure() -> None:
     twin = new_twin(SAMPLES, 1.0)
     before = twin_to_json(twin)

@@ -2,7 +2,7 @@
 
 import pytest
 
-from fedtwin.registry import AVAILABILITIES, CHANNELS, LOADS
+from fedtwin.registry import AVAILABILITIES, CHANNELS, LOADS, SENSINGS
 from fedtwin.testing import check_world
 
 
@@ -25,3 +25,10 @@ def test_an_availability_keeps_its_word(name: str) -> None:
     compiled, why_not, mean = check_world(name)
     assert compiled, why_not
     assert 0.0 < mean <= 1.0
+
+
+@pytest.mark.parametrize("name", SENSINGS)
+def test_a_sensing_keeps_its_word_and_gives_about_the_devices_samples(name: str) -> None:
+    compiled, why_not, mean = check_world(name)
+    assert compiled, why_not
+    assert mean == pytest.approx(1.0, abs=0.1)

@@ -20,7 +20,7 @@ import math
 from typing import NamedTuple
 
 from fedtwin.draws import uniform, word
-from fedtwin.world.parts import Availability, Channel, Load
+from fedtwin.world.parts import Availability, Channel, Load, Sensing
 
 
 class Blocks(NamedTuple):
@@ -54,7 +54,19 @@ def available(at, settings):
     return uniform(word(at.stream, at.round)) < settings.share
 
 
+class Shift(NamedTuple):
+    every: int = 7
+    share: float = 0.5
+
+
+def samples(at, sensor, settings):
+    if at.round % settings.every < 3:
+        return sensor.mean
+    return 1.0 + (uniform(word(at.stream, at.round)) * settings.share * sensor.mean) // 1.0
+
+
 CHANNEL, LOAD, AVAILABILITY = Channel(gain, Blocks), Load(cpu_hz, Day), Availability(available, Chance)
+SENSING = Sensing(samples, Shift)
 NUMBER = 3
 CRASHES = Channel(lambda at, path_gain, settings: path_gain / 0.0)
 """
@@ -66,6 +78,7 @@ channels = 3
 channel = "parts:CHANNEL"
 load = "parts:LOAD"
 availability = "parts:AVAILABILITY"
+sensing = "parts:SENSING"
 [world.channel_settings]
 depth = 0.8
 [world.availability_settings]
@@ -89,7 +102,10 @@ def run(folder: Path, engine: str, out: Path | None = None, **changes: Any) -> R
 
 @pytest.mark.parametrize("mode", ["async", "sync"])
 def test_both_engines_give_the_same_rows_and_a_replay_the_same_twin(folder: Path, mode: str) -> None:
-    for settings in ({}, {"world.channel_settings.rounds": 2, "world.load_settings.share": 0.1}):
+    for settings in (
+        {},
+        {"world.channel_settings.rounds": 2, "world.load_settings.share": 0.1, "world.sensing_settings.every": 4},
+    ):
         changes: dict[str, Any] = {"run.mode": mode, **settings}
         one, other = (
             run(folder, engine, folder / f"{engine}{len(settings)}", **changes) for engine in ("readable", "compiled")
@@ -122,7 +138,7 @@ def test_who_is_not_there_declines_and_is_not_heard(folder: Path) -> None:
 def test_a_settings_declaration_and_the_code_are_a_part_of_the_hash(folder: Path) -> None:
     first = config_hash(load_config(folder / "mine.toml"))
     assert config_hash(load_config(folder / "mine.toml")) == first
-    for name in ("channel_settings.depth", "load_settings.share", "availability_settings.share"):
+    for name in ("channel_settings.depth", "load_settings.share", "availability_settings.share", "sensing_settings.share"):
         assert config_hash(load_config(folder / "mine.toml", {f"world.{name}": 0.31})) != first
     seen = {first}
     for old, new in (

@@ -36,6 +36,9 @@ def device(
         int | None, typer.Option(metavar="K", min=0, help="Be device K of the run's simulated fleet: place, CPU, data.")
     ] = None,
     cpu_hz: Annotated[float | None, typer.Option(min=1e6, help="CPU frequency, where the system does not tell.")] = None,
+    max_power_w: Annotated[
+        float | None, typer.Option(min=1e-12, help="p_n^max of this device's radio; the run's radio.max_power_w by default.")
+    ] = None,
     credentials: CredentialsOption = None,
     insecure: InsecureOption = False,
     log_level: LogLevel = "info",
@@ -63,6 +66,7 @@ def device(
         distance_m=distance_m,
         fleet_device=emulate,
         cpu_hz=cpu_hz,
+        max_power_w=max_power_w,
         credentials=credentials,
         insecure=insecure,
     )

@@ -2,12 +2,14 @@
 
 Columns: ``samples``, ``cpu_hz`` (the mean), and where the device is, in one of four ways: ``x_m`` and ``y_m`` (the server
 at the origin), ``distance_m``, ``path_gain`` (linear), or ``path_gain_db``. A column ``name`` (or ``device``) names the
-devices in the records. Any other column is an error: what it says would be ignored.
+devices in the records. What may be a device's own (``OWN``) has columns too; without one, the configured value is everybody's.
+Any other column is an error: what it says would be ignored.
 """
 
 import csv
 import difflib
 import math
+from collections.abc import Mapping
 from pathlib import Path
 from typing import NamedTuple
 
@@ -16,16 +18,26 @@ from fedtwin.files import plain_file
 
 POSITION_COLUMNS = (("x_m", "y_m"), ("distance_m",), ("path_gain",), ("path_gain_db",))
 NAME_COLUMNS = ("name", "device")
-ALLOWED = ("samples", "cpu_hz", *NAME_COLUMNS, *(column for columns in POSITION_COLUMNS for column in columns))
+OWN = {
+    "max_power_w": (1e-40, 1e40),
+    "cycles_per_sample": (1e-40, 1e40),
+    "update_bits": (1e-40, 1e40),
+    "max_time_s": (1e-40, 1e40),
+    "max_energy_j": (1e-40, 1e40),
+    "samples_spread": (0.0, 0.99),
+}
+"""What may be a device's own, with the least and the most that is allowed."""
+ALLOWED = ("samples", "cpu_hz", *NAME_COLUMNS, *(column for columns in POSITION_COLUMNS for column in columns), *OWN)
 
 
 class FleetRow(NamedTuple):
-    """One device as its owner describes it; exactly one of distance and path gain is given."""
+    """One device as its owner describes it; exactly one of distance and path gain is given, of ``own`` what has a column."""
 
     distance_m: float | None
     path_gain: float | None
     cpu_hz_mean: float
     samples: int
+    own: Mapping[str, float]
     name: str | None = None
 
 
@@ -122,4 +134,5 @@ def _parse(path: Path, line: int, row: dict[str, str], position: tuple[str, ...]
         path_gain = number("path_gain", 1e-30, 1e30)
     else:
         path_gain = 10.0 ** (number("path_gain_db", -300, 300) / 10.0)
-    return FleetRow(distance_m, path_gain, number("cpu_hz", 1, 1e15), int(samples))
+    own = {column: number(column, *bounds) for column, bounds in OWN.items() if column in row}
+    return FleetRow(distance_m, path_gain, number("cpu_hz", 1, 1e15), int(samples), own)

@@ -18,6 +18,7 @@ SINCE_THE_HASH: dict[str, Any] = {
     "world.channel": "rayleigh",
     "world.load": "normal",
     "world.availability": "always",
+    "world.sensing": "uniform",
     "twin.gain": "last-heard",
     "learning.charge_epochs": False,
     "run.sync_timeout_s": None,

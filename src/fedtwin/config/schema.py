@@ -15,7 +15,7 @@ from pydantic import (
     model_validator,
 )
 
-from fedtwin.config.fleet_csv import read_fleet_csv
+from fedtwin.config.fleet_csv import OWN, read_fleet_csv
 from fedtwin.registry import Kind, Mode, find_scheme, is_built_in, known_names, names_of, target_of
 
 TINY, HUGE = 1e-40, 1e40
@@ -24,6 +24,7 @@ KIND_OF_PART: dict[str, Kind] = {
     "world.channel": "channels",
     "world.load": "loads",
     "world.availability": "availabilities",
+    "world.sensing": "sensings",
 }
 """The settings that name a part which may be the user's own."""
 
@@ -46,6 +47,22 @@ Positive = Annotated[Real, Field(gt=0), AfterValidator(_not_extreme)]
 NotNegative = Annotated[Real, Field(ge=0), AfterValidator(_not_extreme)]
 
 
+def _one_for_all(value: Any) -> Any:
+    return (value, value) if isinstance(value, int | float) and not isinstance(value, bool) else value
+
+
+def _in_order(pair: tuple[float, float]) -> tuple[float, float]:
+    if pair[1] < pair[0]:
+        raise ValueError(f"the most, {pair[1]:g}, is below the least, {pair[0]:g}")
+    return pair
+
+
+Range = Annotated[tuple[Positive, Positive], BeforeValidator(_one_for_all), AfterValidator(_in_order)]
+Share = Annotated[Real, Field(ge=0, le=OWN["samples_spread"][1])]
+Spread = Annotated[tuple[Share, Share], BeforeValidator(_one_for_all), AfterValidator(_in_order)]
+"""The least and the most that is drawn for a device; one number is everybody's."""
+
+
 class Section(BaseModel):
     """Frozen; an unknown key, NaN or infinity is an error."""
 
@@ -61,6 +78,12 @@ class FleetConfig(Section):
     min_distance_m: Positive = Field(10.0, description="no device is nearer to the server than this")
     samples_min: Whole = Field(70, ge=1, le=10**12, description="smallest D_n, samples per local training")
     samples_max: Whole = Field(100, ge=1, le=10**12, description="largest D_n")
+    samples_spread: Spread | None = Field(None, description="[least, most]: D_n(t) is in D_n (1 ± this); 0 without")
+    max_power_w: Range | None = Field(None, description="p_n^max of the devices, [least, most]; radio.max_power_w without")
+    cycles_per_sample: Range | None = Field(None, description="c_n, [least, most]; compute.cycles_per_sample without")
+    update_bits: Range | None = Field(None, description="z_n, [least, most]; radio.update_bits without")
+    max_time_s: Range | None = Field(None, description="T_max of a device, [least, most]; objective.max_time_s without")
+    max_energy_j: Range | None = Field(None, description="E_max of a device, [least, most]; objective.max_energy_j without")
     file: str | None = Field(None, description="CSV of your own devices (docs/configuration.md) instead of drawn ones")
 
     @model_validator(mode="before")
@@ -71,6 +94,10 @@ class FleetConfig(Section):
         in_file = len(read_fleet_csv(Path(str(data["file"]))))
         if data.get("devices", in_file) != in_file:
             raise ValueError(f"devices = {data['devices']}, but the file {data['file']} lists {in_file}")
+        if (drawn := next((name for name in OWN if data.get(name) is not None), None)) is not None:
+            raise ValueError(
+                f"{drawn} = {data[drawn]} is for drawn devices: those of the file {data['file']} have a column for it"
+            )
         return {**data, "devices": in_file}
 
     @model_validator(mode="after")
@@ -125,11 +152,13 @@ class WorldConfig(Section):
     channel: str = Field("rayleigh", description="h_n(t): a channel, or module:attribute of your own")
     load: str = Field("normal", description="f_n(t): what is left of a CPU, or module:attribute")
     availability: str = Field("always", description="who answers when asked, or module:attribute")
+    sensing: str = Field("uniform", description="D_n(t): how many samples a device has, or module:attribute")
     channel_settings: dict[str, Any] = Field({}, description="settings that the channel declares")
     load_settings: dict[str, Any] = Field({}, description="settings that the load declares")
     availability_settings: dict[str, Any] = Field({}, description="settings that the availability declares")
+    sensing_settings: dict[str, Any] = Field({}, description="settings that the sensing declares")
 
-    @field_validator("channel", "load", "availability")
+    @field_validator("channel", "load", "availability", "sensing")
     @classmethod
     def _name_is_known(cls, name: str, info: ValidationInfo) -> str:
         kind = KIND_OF_PART[f"world.{info.field_name}"]

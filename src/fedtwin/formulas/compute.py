@@ -1,6 +1,15 @@
 """The processor: training time and energy (Section III-C)."""
 
+import math
+
 from fedtwin.formulas.terms import Terms
+
+ROUNDING = 1e-9
+
+
+def most_stray(samples: int, spread: float) -> int:
+    """How many samples D_n(t) may be away from D_n: the whole ones in D_n · spread, in spite of rounding."""
+    return math.floor(float(samples) * spread + ROUNDING)
 
 
 def compute_time_s(terms: Terms, cpu_hz: float, samples: float) -> float:

@@ -20,13 +20,14 @@ from fedtwin.errors import FedtwinError
 from fedtwin.formulas.compute import compute_energy_j, compute_time_s
 from fedtwin.formulas.cost import cost
 from fedtwin.formulas.rate import upload_energy_j, upload_nats, upload_time_s
-from fedtwin.formulas.terms import Terms, terms_of
+from fedtwin.formulas.terms import Quantities, Terms, own_terms, terms_of
 
 REASONS = ("none", "compute-time", "compute-energy", "power-limit", "energy-limit", "unavailable")
 BINDINGS = ("none", "time", "power", "energy")
 NONE, COMPUTE_TIME, COMPUTE_ENERGY, POWER_LIMIT, ENERGY_LIMIT, UNAVAILABLE = range(6)
 NOTHING_BINDS, TIME_BINDS, POWER_BINDS, ENERGY_BINDS = range(4)
 
+TINY, HUGE = 1e-40, 1e40
 MAX_EXPONENT = 700.0
 SMALL_R, LARGE_R = 0.2, 1e260
 MAX_NEWTON_STEPS = 60
@@ -216,20 +217,44 @@ class PowerPlan:
     cost: Any
 
 
-def plan_power(config: Config, gain: ArrayLike, cpu_hz: ArrayLike, samples: ArrayLike) -> PowerPlan:
+def plan_power(
+    config: Config,
+    gain: ArrayLike,
+    cpu_hz: ArrayLike,
+    samples: ArrayLike,
+    *,
+    max_power_w: ArrayLike | None = None,
+    cycles_per_sample: ArrayLike | None = None,
+    update_bits: ArrayLike | None = None,
+    max_time_s: ArrayLike | None = None,
+    max_energy_j: ArrayLike | None = None,
+) -> PowerPlan:
     """The optimal power of every (gain, CPU frequency, samples), broadcast together.
+
+    What a device has of its own (p_n^max, c_n, z_n, its T_max and E_max) goes with them; else it is as configured.
 
     Infeasible: power 0, time, energy and cost infinite, and a reason from ``REASONS``. ``binding`` names the limit the
     power stops at (``BINDINGS``), or none for the inner optimum.
     """
-    inputs = _checked("gain", gain, 1e-60, 1e60), _checked("cpu_hz", cpu_hz, 1, 1e15), _checked("samples", samples, 1, 1e12)
-    try:
-        columns = np.broadcast_arrays(*inputs)
-    except ValueError:
-        shapes = ", ".join(str(numbers.shape) for numbers in inputs)
-        raise FedtwinError(f"gain, cpu_hz and samples have shapes {shapes}, which do not go together.") from None
     terms = terms_of(config)
-    plans = [optimal_plan(terms, *case) for case in zip(*(column.ravel().tolist() for column in columns), strict=True)]
+    own = Quantities(max_power_w, cycles_per_sample, update_bits, max_time_s, max_energy_j)  # type: ignore[arg-type]
+    inputs = {
+        "gain": _checked("gain", gain, 1e-60, 1e60),
+        "cpu_hz": _checked("cpu_hz", cpu_hz, 1, 1e15),
+        "samples": _checked("samples", samples, 1, 1e12),
+        **{name: _checked(name, given, TINY, HUGE) for name, given in own._asdict().items() if given is not None},
+    }
+    try:
+        columns = np.broadcast_arrays(*inputs.values())
+    except ValueError:
+        shapes = ", ".join(str(numbers.shape) for numbers in inputs.values())
+        *others, last = inputs
+        raise FedtwinError(f"{', '.join(others)} and {last} have shapes {shapes}, which do not go together.") from None
+    configured, given = Quantities(*(getattr(terms, name) for name in Quantities._fields)), list(inputs)[3:]
+    plans = []
+    for gain_, cpu_hz_, samples_, *others_ in zip(*(column.ravel().tolist() for column in columns), strict=True):
+        of_device = configured._replace(**dict(zip(given, others_, strict=True)))
+        plans.append(optimal_plan(own_terms(terms, of_device), gain_, cpu_hz_, samples_))
     shape = columns[0].shape
 
     def field(values: list[Any], kind: type = float) -> Any:

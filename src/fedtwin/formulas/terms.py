@@ -1,6 +1,6 @@
 """The constants of one device's round as plain floats in SI units, for the scalar formulas."""
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from fedtwin.config import Config
 
@@ -37,4 +37,29 @@ def terms_of(config: Config) -> Terms:
         energy_weight=config.objective.energy_weight,
         max_time_s=config.objective.max_time_s,
         max_energy_j=config.objective.max_energy_j,
+    )
+
+
+class Quantities(NamedTuple):
+    """What may be a device's own of these: p_n^max, c_n, z_n, and its T_max and E_max."""
+
+    max_power_w: float
+    cycles_per_sample: float
+    update_bits: float
+    max_time_s: float
+    max_energy_j: float
+
+
+def own_terms(terms: Terms, own: Any) -> Terms:
+    """The terms of one device; ``own`` is whatever has the fields of ``Quantities``. It is compiled as well."""
+    return Terms(
+        terms.bandwidth_hz,
+        terms.noise_w,
+        own.max_power_w,
+        own.update_bits,
+        own.cycles_per_sample,
+        terms.capacitance,
+        terms.energy_weight,
+        own.max_time_s,
+        own.max_energy_j,
     )

@@ -28,12 +28,13 @@ from fedtwin.learning.trial import errors_as_sentences
 
 
 class Download(NamedTuple):
-    """A device in flight: the round it was chosen in, the model version it holds, the model itself, its task."""
+    """A device in flight: its round, the model version it holds, the model itself, its task, the samples it trains on."""
 
     round: int
     version: int
     weights: Weights | None
     key: int
+    samples: int
 
 
 @dataclass
@@ -64,6 +65,8 @@ class Learner:
         samples: Sequence[int],
         resume: LearnerState | None = None,
         executor: Executor | None = None,
+        *,
+        least_samples: Sequence[int] | None = None,
     ) -> None:
         if config.learning is None:
             raise ValueError("a run without [learning] has no learner")
@@ -75,7 +78,7 @@ class Learner:
         gamma = config.learning.dirichlet_gamma if config.learning.partition == "dirichlet" else None
         self._shares = deal(data.y_train, config.run.seed, len(samples), config.learning.owned_samples, gamma)
         workload = make_workload(config, data.image_shape, data.classes)
-        workload.check(samples)
+        workload.check(samples if least_samples is None else least_samples)
         require_the_same_elsewhere(workload)
         for sentence in notices(config.learning, data, self._shares):
             warnings.warn(sentence, FedtwinWarning, stacklevel=2)
@@ -116,12 +119,13 @@ class Learner:
         """The model as named arrays, for its user to keep."""
         return {name: np.array(tensor) for name, tensor in self.layout.unpack(self.model).items()}
 
-    def downloaded(self, device: int, round_: int) -> None:
-        """The device holds the newest model; its training can begin."""
+    def downloaded(self, device: int, round_: int, samples: int | None = None) -> None:
+        """The device holds the newest model; its training can begin, on D_n(t) samples, or on D_n if they are not told."""
+        samples = self._samples[device] if samples is None else samples
         if self.replaying:
-            self._in_flight[device] = Download(round_, 0, None, -1)
+            self._in_flight[device] = Download(round_, 0, None, -1, samples)
             return
-        self._begin(device, Download(round_, self._version, self._model, self._new_key()))
+        self._begin(device, Download(round_, self._version, self._model, self._new_key(), samples))
 
     @property
     def refusals(self) -> list[Refusal]:
@@ -149,7 +153,7 @@ class Learner:
             start.floats if self._rule.needs_start else None,
             _alone(trained.weights.floats) if self._keeps_something() else trained.weights.floats,
             self._version - download.version,
-            float(self._samples[device]),
+            float(download.samples),
             device,
             download.round,
         )
@@ -196,7 +200,8 @@ class Learner:
         self._train_losses, self._evaluations = list(state.train_losses), list(state.evaluations)
         for device, download in list(self._in_flight.items()):
             weights = self._executor.adopt(state.starts[device])
-            self._begin(device, Download(download.round, state.versions[device], weights, self._new_key()))
+            fresh = download._replace(version=state.versions[device], weights=weights, key=self._new_key())
+            self._begin(device, fresh)
 
     def state(self, round_: int) -> LearnerState:
         """Everything a checkpoint between two rounds needs, with all evaluations finished."""
@@ -223,7 +228,7 @@ class Learner:
 
     def _begin(self, device: int, download: Download) -> None:
         self._in_flight[device] = download
-        samples, epochs = self._samples[device], self._learning.local_epochs
+        samples, epochs = download.samples, self._learning.local_epochs
         order = training_order(self._shares[device], self._seed, device, download.round, samples, epochs)
         self._executor.submit(download.key, download.weights or self._model, order)
 

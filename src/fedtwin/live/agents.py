@@ -22,6 +22,7 @@ def run_device(
     distance_m: float = 100.0,
     fleet_device: int | None = None,
     cpu_hz: float | None = None,
+    max_power_w: float | None = None,
     credentials: Path | None = None,
     insecure: bool = False,
 ) -> None:
@@ -29,13 +30,16 @@ def run_device(
 
     ``trainer`` is whatever has ``prepare``, ``train`` and ``stop``: ``TorchTrainer``, ``CommandTrainer``, ``NoTrainer`` or one
     of your own. ``radio`` is ``"measured"`` (the real link) or ``"emulated"`` (the simulator's channel at ``distance_m``);
-    with ``fleet_device`` it plays that device of the run's simulated fleet, its place, CPU and data. ``cpu_hz`` is for where
-    the system does not tell. ``credentials`` is the device's folder of those that ``provision`` makes.
+    with ``fleet_device`` it plays that device of the run's simulated fleet, its place, CPU, data and quantities. ``cpu_hz`` is
+    for where the system does not tell, ``max_power_w`` is p_n^max where it is not the run's. ``credentials`` is the device's
+    folder of those that ``provision`` makes.
     """
     check_name("--run", run)
     check_name("NAME", name)
     if radio not in RADIOS:
         raise FedtwinError(f"--radio {radio!r} is not allowed: it must be one of {', '.join(RADIOS)}.")
+    if max_power_w is not None and fleet_device is not None:
+        raise FedtwinError("--max-power-w and --emulate exclude each other: an emulated device has the power of its fleet's.")
     options = AgentOptions(
         name,
         servers,
@@ -45,6 +49,7 @@ def run_device(
         distance_m=distance_m,
         fleet_device=fleet_device,
         cpu_hz=cpu_hz,
+        max_power_w=max_power_w,
         credentials=credentials,
         insecure=insecure,
     )

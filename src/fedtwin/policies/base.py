@@ -36,7 +36,7 @@ class View(NamedTuple):
     device: int
     """n, from 0."""
     samples: float
-    """D_n, samples per local training, as the device announced."""
+    """D_n, samples per local training, as the device announced last: at first, or when it accepted a round."""
     selections: int
     """How often it was chosen and accepted, the first dispatches not counted."""
     observations: int

@@ -63,6 +63,12 @@ class DeviceRow(NamedTuple):
     path_gain: float
     cpu_hz_mean: float
     samples: int
+    max_power_w: float
+    cycles_per_sample: float
+    update_bits: float
+    max_time_s: float
+    max_energy_j: float
+    samples_spread: float
     tie_rank: int
 
 

@@ -16,6 +16,7 @@ CODE_COLUMNS = {
     "world.channel": "channel_code",
     "world.load": "load_code",
     "world.availability": "availability_code",
+    "world.sensing": "sensing_code",
 }
 """Where the digests of the user's own code stand in a summary, by the settings that name it."""
 

@@ -111,7 +111,8 @@ class History:
         device, d_min = rows.device[taken], self._d_min
         total = np.concatenate([[0], np.cumsum(counted)])
         self._selections: Ints = total[1:] - total[self._taken_from[device]]
-        after = rows.queue[taken] + d_min - self._samples[device]
+        samples = rows.samples[taken].astype(np.float64)
+        after = rows.queue[taken] + d_min - samples
         self._queue = np.where(counted, np.where(after < 0.0, 0.0, after), 0.0)
         self._queue_round = np.where(counted, rows.round[taken] + 1, 1)
         charged_s = rows.slowest_s[rows.round[taken] - 1] if self._sync else (rows.compute_s + rows.upload_s)[taken]
@@ -123,6 +124,8 @@ class History:
         self._cpu_hz_sum = self._sums(rows.cpu_hz[self._told], self._told_from)
         self._last_loss = _last_before(~np.isnan(self._loss), self._taken_from)
         is_first = taken == taken[self._taken_from[device]]
+        known_before = np.where(is_first, self._samples[device], np.roll(samples, 1))
+        self._last_other_samples = _last_before(samples != known_before, self._taken_from)
         queue_before = np.where(is_first, 0.0, np.roll(self._queue, 1))
         round_before = np.where(is_first, 1, np.roll(self._queue_round, 1))
         in_order = np.argsort(taken[counted])
@@ -183,11 +186,14 @@ class History:
         )
         has_arrived = was_taken & (taken_to - in_flight > self._taken_from[:-1])
         loss_at = np.where(has_arrived, _at(self._last_loss, last - in_flight), NOBODY)
+        samples_at = np.where(was_taken, _at(self._last_other_samples, last), NOBODY)
+        samples_row = np.where(samples_at != NOBODY, _at(self._taken, samples_at), NOBODY)
+        announced = _facts(samples_row, rows.samples.astype(np.float64), _at(rows.clock_s, samples_row).tolist())
         told_s = _at(rows.clock_s, told_row).tolist()
         estimated = in_flight | (was_taken & _at(self._dropped, last))
         known_s = np.where(estimated, _at(rows.clock_s, taken_row), _at(self._arrived_s, last))
         seen = zip(
-            self._samples.tolist(),
+            [told or Fact(first, 0.0, "configured") for told, first in zip(announced, self._samples.tolist(), strict=True)],
             in_flight.tolist(),
             _facts(told_row, rows.gain, told_s),
             _facts(told_row, rows.cpu_hz, told_s),
@@ -210,7 +216,7 @@ class History:
         )
         return tuple(
             DeviceTwin(
-                Fact(samples, 0.0, "configured"), "in-flight" if busy else "idle", gain, cpu_hz, compute_s, chosen, declines,
+                samples, "in-flight" if busy else "idle", gain, cpu_hz, compute_s, chosen, declines,
                 observed, costs, queue, since, version if version != NOBODY else None, counts,
                 seconds, joules, gains, told, cpus, told, loss,
             )

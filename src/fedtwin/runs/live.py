@@ -11,11 +11,12 @@ from fedtwin.errors import FedtwinError
 from fedtwin.live.run.ledger import LEDGER_NAME
 from fedtwin.live.run.live_run import MODELS
 from fedtwin.live.run.tables import summary_of, tables_of
-from fedtwin.records import DEVICES, EVALUATIONS, REFUSALS, read_rounds, read_summary, rounds_schema, to_table
+from fedtwin.records import EVALUATIONS, REFUSALS, read_rounds, read_summary, rounds_schema, to_table
 from fedtwin.records.arrays import table_of
 from fedtwin.records.files import DEVICES_NAME, EVALUATIONS_NAME, REFUSALS_NAME, ROUNDS_NAME, START_NAME
 from fedtwin.records.tables import read_table, require_columns
 from fedtwin.records.tasks import TASKS, TASKS_NAME
+from fedtwin.runs.devices import read_devices
 from fedtwin.runs.following import News
 from fedtwin.runs.replay import Replay
 from fedtwin.runs.run import Run
@@ -37,7 +38,7 @@ class LiveRunFolder(Run):
 
     @cached_property
     def devices(self) -> pa.Table:
-        return self._table(DEVICES_NAME, DEVICES)
+        return read_devices(self.path, self.config, finished=True) if self.finished else self._tables[DEVICES_NAME]
 
     @cached_property
     def start(self) -> pa.Table:

@@ -18,8 +18,8 @@ Floats = NDArray[np.float64]
 Flags = NDArray[np.bool_]
 NOBODY = -1
 COLUMNS = (
-    *("round", "clock_s", "arrived", "device", "gain", "cpu_hz", "compute_s", "upload_s", "compute_j", "upload_j", "cost"),
-    *("queue", "staleness", "declined", "decline_reason", "time_ok", "energy_ok"),
+    *("round", "clock_s", "arrived", "device", "gain", "cpu_hz", "samples", "compute_s", "upload_s", "compute_j"),
+    *("upload_j", "cost", "queue", "staleness", "declined", "decline_reason", "time_ok", "energy_ok"),
 )
 LOSS = "train_loss"
 
@@ -38,6 +38,7 @@ class Rows:
     device: Ints
     gain: Floats
     cpu_hz: Floats
+    samples: Ints
     compute_s: Floats
     upload_s: Floats
     compute_j: Floats

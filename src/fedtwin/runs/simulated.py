@@ -9,7 +9,7 @@ import pyarrow as pa
 
 from fedtwin.errors import FedtwinError
 from fedtwin.files import plain_file
-from fedtwin.records import DEVICES, EVALUATIONS, REFUSALS, read_rounds, read_summary, rounds_schema
+from fedtwin.records import EVALUATIONS, REFUSALS, read_rounds, read_summary, rounds_schema
 from fedtwin.records.files import (
     DEVICES_NAME,
     EVALUATIONS_NAME,
@@ -22,6 +22,7 @@ from fedtwin.records.files import (
 from fedtwin.records.folder import part_name, rows_of_a_full_part
 from fedtwin.records.tables import read_table, require_columns
 from fedtwin.records.tasks import TASKS
+from fedtwin.runs.devices import read_devices
 from fedtwin.runs.following import News
 from fedtwin.runs.history import History
 from fedtwin.runs.rows import COLUMNS, Rows, require_numbered, rows_of
@@ -39,7 +40,7 @@ class SimulatedRun(Run):
 
     @cached_property
     def devices(self) -> pa.Table:
-        return self._table(DEVICES_NAME, DEVICES)
+        return read_devices(self.path, self.config, finished=self.finished)
 
     @cached_property
     def start(self) -> pa.Table:

@@ -20,15 +20,16 @@ def summary_of(rows: Rows, config: Config, twin: Twin, end_s: float) -> Summary:
     return tally_of(rows, config).summary(
         virtual_time_s=end_s,
         rounds=rows.rounds,
-        trained=[
-            (device.selections - drops) * device.samples.value
-            for device, drops in zip(
-                twin.devices, np.bincount(rows.device[rows.dropped], minlength=len(twin.devices)), strict=True
-            )
-        ],
+        trained=_trained(rows, len(twin.devices)),
         total_queue=total_queue(twin, rows.rounds + 1),
         timeout=config.run.sync_timeout_s is not None,
     )
+
+
+def _trained(rows: Rows, devices: int) -> list[float]:
+    """Samples by device, of all its selections whose upload was not dropped."""
+    taken = ~rows.declined & ~rows.dropped & (rows.round > 0)
+    return [float(number) for number in np.bincount(rows.device[taken], weights=rows.samples[taken], minlength=devices)]
 
 
 def tally_of(rows: Rows, config: Config) -> Tally:

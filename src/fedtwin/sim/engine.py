@@ -3,7 +3,6 @@
 import json
 import math
 from collections.abc import Callable
-from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
 
 from fedtwin.config import Config
@@ -11,7 +10,7 @@ from fedtwin.coordinator import Coordinator, Decision, Now, Snapshot
 from fedtwin.draws import Purpose, ranks
 from fedtwin.formulas.cost import within
 from fedtwin.formulas.power import REASONS, Plan, full_power_plan, no_answer, optimal_plan
-from fedtwin.policies import OraclePolicy, knobs_of, policy_of, power_rule
+from fedtwin.policies import OraclePolicy, Prediction, knobs_of, policy_of, power_rule
 from fedtwin.prediction import predict
 from fedtwin.records import Row
 from fedtwin.twin import new_twin
@@ -44,7 +43,6 @@ class Engine:
         self.world = World(config)
         self.clock_s = 0.0
         self.trace = trace
-        self.dropped_samples = [0.0 for _ in self.world.fleet]
         devices, seed = len(self.world.fleet), config.run.seed
         policy = policy_of(config)
         self._plan = optimal_plan if power_rule(config) == "optimal" else full_power_plan
@@ -56,7 +54,7 @@ class Engine:
             self.tie_ranks,
             policy_name=config.policy.name,
             learn_on_selection=config.run.mode == "async" and config.policy.feedback == "on-selection",
-            predict=partial(predict, self._plan, self.world.terms),
+            predict=self._predict,
             gain_known=config.twin.gain,
         )
         self._true_cost = self._cost_of_this_round if isinstance(policy, OraclePolicy) else None
@@ -67,7 +65,7 @@ class Engine:
         draw = self.world.draw(device, round_, self.clock_s)
         if not draw.available:
             return draw, no_answer()
-        return draw, self._plan(self.world.terms, draw.gain, draw.cpu_hz, self.world.fleet[device].samples)
+        return draw, self._plan(self.world.terms_of(device), draw.gain, draw.cpu_hz, draw.samples)
 
     def ask_the_best(self) -> Asked | None:
         """The device of least score answers: the coordinator has heard a decline, an acceptance is the caller's to tell."""
@@ -86,10 +84,10 @@ class Engine:
     def accept(self, device: int, draw: Draw, plan: Plan, *, counted: bool = True, in_vain: bool = False) -> None:
         """The device takes the round and downloads the model; who trains ``in_vain`` is dropped later."""
         time_s, energy_j = plan.compute_s + plan.upload_s, plan.compute_j + plan.upload_j
-        offer = Offer(draw.gain, draw.cpu_hz, plan.compute_s, plan.cost, time_s, energy_j)
+        offer = Offer(draw.gain, draw.cpu_hz, plan.compute_s, plan.cost, time_s, energy_j, draw.samples)
         self.coordinator.accept(device, offer, self.clock_s, counted=counted)
         if self.learner is not None and not in_vain:
-            self.learner.downloaded(device, self.coordinator.round)
+            self.learner.downloaded(device, self.coordinator.round, draw.samples)
 
     def report(self, device: int, cost: float, charged_s: float, plan: Plan) -> tuple[int, float | None]:
         """The device's upload arrives now: its staleness, and its training loss where a model is trained and took it."""
@@ -105,7 +103,6 @@ class Engine:
     def drop(self, device: int, cost: float, charged_s: float, plan: Plan) -> None:
         """The round ends without the device's upload: it is charged, and what it has spent is wasted."""
         energy_j = plan.compute_j + plan.upload_j
-        self.dropped_samples[device] += self.world.fleet[device].samples
         if self.learner is not None:
             self.learner.evaluate_until(self.clock_s, self.coordinator.round)
             self.learner.energy_j += energy_j
@@ -121,7 +118,7 @@ class Engine:
     ) -> Row:
         """One decision as it is written down; ``cost`` is what it is charged."""
         decision, snapshot, total_queue, draw, plan = asked
-        terms, spent = self.world.terms, plan.feasible
+        terms, spent = self.world.terms_of(decision.device), plan.feasible
         return Row(
             round=decision.round,
             clock_s=self.clock_s,
@@ -129,7 +126,7 @@ class Engine:
             device=decision.device,
             gain=draw.gain,
             cpu_hz=draw.cpu_hz,
-            samples=self.world.fleet[decision.device].samples,
+            samples=draw.samples,
             power_w=plan.power_w,
             compute_s=plan.compute_s if spent else None,
             upload_s=plan.upload_s if spent else None,
@@ -152,6 +149,9 @@ class Engine:
             scores=snapshot.scores if snapshot else None,
             explained=explained_of(snapshot, decision.device),
         )
+
+    def _predict(self, device: int, gain: float, cpu_hz: float, samples: float) -> Prediction:
+        return predict(self._plan, self.world.terms_of(device), gain, cpu_hz, samples)
 
     def _cost_of_this_round(self, device: int) -> float:
         return self.ask(device, self.coordinator.round)[1].cost

@@ -1,6 +1,8 @@
 """Why a fleet declines, and what would change it: C5, C6 and the radio's power, held against the fleet's own draws.
 
-A device is admitted if it finds a power in more than half of the rounds looked at, a fleet if nine devices of ten are.
+A device is admitted if it finds a power in more than half of the rounds looked at, a fleet if nine devices of ten are. Where
+devices have a limit of their own, changing it means the same value for all of them: ``fleet.max_time_s``, or the column of the
+fleet's file.
 """
 
 import math
@@ -19,6 +21,7 @@ DEVICES_LOOKED_AT, ROUNDS_LOOKED_AT = 200, 15
 MOST = 0.9
 UNLIMITED = 1e30
 TIME, ENERGY, POWER = "objective.max_time_s", "objective.max_energy_j", "radio.max_power_w"
+LIMITS = {"max_time_s": TIME, "max_energy_j": ENERGY, "max_power_w": POWER}
 
 Remedy = dict[str, float]
 
@@ -29,6 +32,13 @@ class Case(NamedTuple):
     gain: float
     cpu_hz: float
     samples: float
+
+
+class Looked(NamedTuple):
+    """One device, with its terms, in some rounds."""
+
+    terms: Terms
+    cases: list[Case]
 
 
 def sentence_of_declines(config: Config, summary: Summary) -> str | None:
@@ -47,20 +57,21 @@ def remedies(config: Config) -> list[Remedy]:
 
     Empty where the limits as they are admit it. Values are rounded up to three digits.
     """
-    terms, cases = terms_of(config), _cases(config)
-    if _share(terms, cases) >= MOST:
+    looked, limits = _look(config), _limits(config)
+    if _share(looked) >= MOST:
         return []
-    alone = [(name, _least(name, terms, cases)) for name in (TIME, ENERGY, POWER)]
-    found = [(value / _limits(terms)[name], name, value) for name, value in alone if value < math.inf]
+    alone = [(name, _least(name, looked)) for name in LIMITS]
+    found = [(value / limits[name].least, limits[name].setting, value) for name, value in alone if value < math.inf]
     if found:
-        return [{name: value} for _, name, value in sorted(found)]
-    time_s = _least(TIME, terms._replace(max_energy_j=UNLIMITED), cases)
-    return [{TIME: time_s, ENERGY: _least(ENERGY, terms._replace(max_time_s=time_s), cases)}]
+        return [{setting: value} for _, setting, value in sorted(found)]
+    time_s = _least("max_time_s", _with(looked, max_energy_j=UNLIMITED))
+    energy_j = _least("max_energy_j", _with(looked, max_time_s=time_s))
+    return [{limits["max_time_s"].setting: time_s, limits["max_energy_j"].setting: energy_j}]
 
 
 def share_admitted(config: Config) -> float:
     """Which part of the devices finds a power in more than half of the rounds."""
-    return _share(terms_of(config), _cases(config))
+    return _share(_look(config))
 
 
 def _advice(config: Config) -> str:
@@ -69,34 +80,50 @@ def _advice(config: Config) -> str:
         return f"the limits let {who}, but world.availability = {config.world.availability!r} says who answers at all"
     if not found:
         return f"the limits let {who}, so play more rounds"
-    limits = _limits(terms_of(config))
+    limits = {limit.setting: limit.words for limit in _limits(config).values()}
     first, *others = found
-    names = " and ".join(f"{name} = {limits[name]:g}" for name in first)
+    names = " and ".join(f"{name} = {limits[name]}" for name in first)
     values = " and ".join(f"{value:g}" for value in first.values())
     too_tight = "is too tight" if len(first) == 1 else "are too tight together"
     instead = "; so would ".join(
-        f"{name} = {value:g} instead of {limits[name]:g}" for other in others for name, value in other.items()
+        f"{name} = {value:g} instead of {limits[name]}" for other in others for name, value in other.items()
     )
     return f"{names} {too_tight}, {values} would let {who}" + (f" (so would {instead})" if instead else "")
 
 
-def _limits(terms: Terms) -> Mapping[str, float]:
-    return {TIME: terms.max_time_s, ENERGY: terms.max_energy_j, POWER: terms.max_power_w}
+class Limit(NamedTuple):
+    """Where a limit is set, and to what; the least of it where devices have their own."""
+
+    setting: str
+    least: float
+    words: str
 
 
-def _with(terms: Terms, name: str, value: float) -> Terms:
-    return terms._replace(**{name.partition(".")[2]: value})
+def _limits(config: Config) -> Mapping[str, Limit]:
+    fleet, found = fleet_columns(config), {}
+    for name, setting in LIMITS.items():
+        least, most = float(getattr(fleet, name).min()), float(getattr(fleet, name).max())
+        if getattr(config.fleet, name) is None and least == most == getattr(terms_of(config), name):
+            found[name] = Limit(setting, least, f"{least:g}")
+        else:
+            own = f"fleet.{name}" if config.fleet.file is None else f"{name} in fleet.file"
+            found[name] = Limit(own, least, f"{least:g}" if least == most else f"{least:g} to {most:g}")
+    return found
 
 
-def _least(name: str, terms: Terms, cases: list[list[Case]]) -> float:
+def _with(looked: list[Looked], **limits: float) -> list[Looked]:
+    return [Looked(one.terms._replace(**limits), one.cases) for one in looked]
+
+
+def _least(name: str, looked: list[Looked]) -> float:
     """The least value of one limit that admits the fleet, infinite where no value does."""
-    free = _with(terms, name, UNLIMITED)
-    per_device = [sorted(NEEDED[name](free, case) for case in rounds)[len(rounds) // 2] for rounds in cases]
-    value = sorted(per_device)[math.ceil(MOST * len(cases)) - 1]
+    free = _with(looked, **{name: UNLIMITED})
+    per_device = [sorted(NEEDED[name](one.terms, case) for case in one.cases)[len(one.cases) // 2] for one in free]
+    value = sorted(per_device)[math.ceil(MOST * len(looked)) - 1]
     if value == math.inf:
         return math.inf
     for rounded in _round_up(value):
-        if _share(_with(terms, name, rounded), cases) >= MOST:
+        if _share(_with(looked, **{name: rounded})) >= MOST:
             return rounded
     raise AssertionError("unreachable: the values grow for ever")
 
@@ -121,7 +148,11 @@ def _power_needed_w(free: Terms, case: Case) -> float:
     return plan.min_power_w if plan.feasible else math.inf
 
 
-NEEDED: dict[str, Callable[[Terms, Case], float]] = {TIME: _time_needed_s, ENERGY: _energy_needed_j, POWER: _power_needed_w}
+NEEDED: dict[str, Callable[[Terms, Case], float]] = {
+    "max_time_s": _time_needed_s,
+    "max_energy_j": _energy_needed_j,
+    "max_power_w": _power_needed_w,
+}
 
 
 def _round_up(value: float) -> Iterator[float]:
@@ -133,12 +164,12 @@ def _round_up(value: float) -> Iterator[float]:
         steps += 1
 
 
-def _share(terms: Terms, cases: list[list[Case]]) -> float:
-    admitted = [sum(optimal_plan(terms, *case).feasible for case in rounds) > len(rounds) / 2 for rounds in cases]
+def _share(looked: list[Looked]) -> float:
+    admitted = [sum(optimal_plan(one.terms, *case).feasible for case in one.cases) > len(one.cases) / 2 for one in looked]
     return sum(admitted) / len(admitted)
 
 
-def _cases(config: Config) -> list[list[Case]]:
+def _look(config: Config) -> list[Looked]:
     """Some devices and rounds of the run, evenly spread; of a run of few rounds also those that would follow."""
     fleet = fleet_columns(config)
     draws, rounds = Draws(config, fleet), _spread(1, max(config.run.rounds, ROUNDS_LOOKED_AT), ROUNDS_LOOKED_AT)
@@ -146,10 +177,10 @@ def _cases(config: Config) -> list[list[Case]]:
 
     def case(device: int, round_: int) -> Case:
         draw = draws.draw(device, round_, round_ * round_s)
-        return Case(draw.gain, draw.cpu_hz, float(fleet.samples[device]))
+        return Case(draw.gain, draw.cpu_hz, float(draw.samples))
 
     devices = _spread(0, len(fleet.samples) - 1, DEVICES_LOOKED_AT)
-    return [[case(device, round_) for round_ in rounds] for device in devices]
+    return [Looked(draws.terms_of(device), [case(device, round_) for round_ in rounds]) for device in devices]
 
 
 def _spread(first: int, last: int, most: int) -> list[int]:

@@ -10,6 +10,7 @@ LOOKED_AT = {
     "world.channel": "its gains depend on what ran before: they may depend on its arguments only",
     "world.load": "its frequencies depend on what ran before: they may depend on its arguments only",
     "world.availability": "its answers depend on what ran before: they may depend on its arguments only",
+    "world.sensing": "its samples depend on what ran before: they may depend on its arguments only",
 }
 
 

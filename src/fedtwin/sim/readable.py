@@ -10,7 +10,7 @@ import numpy as np
 from fedtwin.config import Config, identity_of
 from fedtwin.errors import FedtwinError
 from fedtwin.learning.evaluation import Evaluation
-from fedtwin.records import RunFolder, Summary, Tally, rounds_schema
+from fedtwin.records import RunFolder, Summary, rounds_schema
 from fedtwin.records.summary import run_summary
 from fedtwin.sim import asynchronous, synchronous
 from fedtwin.sim.callbacks import Listeners
@@ -68,7 +68,7 @@ def run_readable(config: Config, wanted: Wanted, resumed: Resumed | None) -> Res
                     if learner is not None:
                         folder.write_refusals(learner.refusals)
             raise
-        summary = _summary(engine, recorder.tally, evaluations)
+        summary = _summary(engine, recorder, evaluations)
         if folder is not None:
             if learner is not None:
                 write_learned(folder, learner, evaluations)
@@ -93,7 +93,8 @@ def _make_learner(config: Config, engine: Engine, wanted: Wanted, resumed: Resum
     except ImportError as error:
         raise FedtwinError(f"[learning] needs PyTorch and safetensors ({error}): pip install 'fedtwin[learn]'.") from None
     samples = [device.samples for device in engine.world.fleet]
-    return Learner(config, samples, resumed.state if resumed else None, wanted.executor)
+    least = [device.least_samples for device in engine.world.fleet]
+    return Learner(config, samples, resumed.state if resumed else None, wanted.executor, least_samples=least)
 
 
 def _tell_evaluations(learner: "Learner | None", listeners: Listeners) -> None:
@@ -110,15 +111,12 @@ def _evaluate_at_the_end(engine: Engine, pause: Callable[[], None]) -> list[Eval
     return engine.learner.evaluations()
 
 
-def _summary(engine: Engine, tally: Tally, evaluations: list[Evaluation]) -> Summary:
+def _summary(engine: Engine, recorder: Recorder, evaluations: list[Evaluation]) -> Summary:
     coordinator = engine.coordinator
-    summary = tally.summary(
+    summary = recorder.tally.summary(
         virtual_time_s=engine.clock_s,
         rounds=coordinator.round,
-        trained=[
-            device.selections * device.samples.value - in_vain
-            for device, in_vain in zip(coordinator.twin.devices, engine.dropped_samples, strict=True)
-        ],
+        trained=[float(recorder.trained[device]) for device in range(len(engine.world.fleet))],
         total_queue=coordinator.total_queue_at_the_end(),
         timeout=engine.config.run.sync_timeout_s is not None,
     )

@@ -1,5 +1,6 @@
 """Where the rows of the readable engine go: into the sums, the folder or memory, the series, and to whoever listens."""
 
+from collections import Counter
 from collections.abc import Callable, Sequence
 
 import pyarrow as pa
@@ -23,6 +24,8 @@ class Recorder:
         listeners: Listeners,
     ) -> None:
         self.tally = Tally()
+        self.trained: Counter[int] = Counter()
+        """Samples by device, of all its selections."""
         self._folder, self._schema, self._progress = folder, schema, progress
         self._rows: list[Row] = []
         self._tables: list[pa.Table] = []
@@ -31,6 +34,8 @@ class Recorder:
 
     def add(self, row: Row, charged_s: float) -> None:
         self.tally.add(row, charged_s)
+        if not row.declined:
+            self.trained[row.device] += 0 if row.dropped else row.samples
         if self._folder is not None:
             self._folder.add(row)
         elif self._schema is not None:

@@ -155,6 +155,8 @@ def load_parts(config: Config) -> None:
 
 def impossible_min_mean_samples(config: Config) -> str | None:
     """C1 asks for more than one selection a round can give: legal, and worth one sentence."""
+    if config.world.sensing != "uniform":
+        return None  # how many samples it gives is not known
     asked = config.objective.min_mean_samples
     largest = largest_min_mean_samples(config, fleet_columns(config).samples.tolist())
     if asked <= largest:

@@ -22,13 +22,15 @@ def _one_round(engine: Engine, emit: Emit, wanted: int) -> int:
         answers.append(asked)
         if asked.plan.feasible:
             accepted.append(asked)
-    terms, timeout_s = engine.world.terms, timeout_of(engine.config)
-    slowest_s = max((asked.plan.compute_s + asked.plan.upload_s for asked in accepted), default=terms.max_time_s)
+    world, timeout_s = engine.world, timeout_of(engine.config)
+    slowest_s = max((asked.plan.compute_s + asked.plan.upload_s for asked in accepted), default=world.terms.max_time_s)
     slowest_s = min(slowest_s, timeout_s)
     late = [is_late(asked.plan, timeout_s) for asked in answers]
     if any(late):
         answers = [asked._replace(plan=cut_off(asked.plan, timeout_s)) for asked in answers]
-    charged = [cost(terms, slowest_s, asked.plan.compute_j + asked.plan.upload_j) for asked in answers]
+    charged = [
+        cost(world.terms_of(asked.decision.device), slowest_s, asked.plan.compute_j + asked.plan.upload_j) for asked in answers
+    ]
     rows = [engine.row(asked, cost_charged) for asked, cost_charged in zip(answers, charged, strict=True)]
     for asked in accepted:
         engine.accept(asked.decision.device, asked.draw, asked.plan, in_vain=is_late(asked.plan, timeout_s))

@@ -8,7 +8,7 @@ import numpy as np
 
 from fedtwin.config import Config
 from fedtwin.formulas.power import full_power_plan, optimal_plan
-from fedtwin.formulas.terms import terms_of
+from fedtwin.formulas.terms import Terms, terms_of
 from fedtwin.policies import Knobs, News, OraclePolicy, Policy, View
 from fedtwin.prediction import predict
 from fedtwin.twin.state import queue_at
@@ -73,6 +73,12 @@ def some_news(chance: np.random.Generator, round_: int, *, everything: bool = Fa
     return News(round_, cost, time_s, energy_j, loss if kind == "all" else nothing, False)
 
 
+def _terms_of(device: Device) -> Terms:
+    """Of every third device some are its own."""
+    terms = terms_of(Config())
+    return terms if device.number % 3 else terms._replace(max_power_w=0.1, cycles_per_sample=3e6, max_time_s=0.7)
+
+
 def some_question(
     chance: np.random.Generator,
     policy: Policy | OraclePolicy,
@@ -102,7 +108,7 @@ def some_question(
         compute_age_s=float(chance.uniform(0.0, 50.0)) if took_part else nothing,
         staleness=int(chance.integers(0, round_)),
         train_loss=story[-1].train_loss if all_told else nothing,
-        prediction=predict(plan, terms_of(Config()), gain, cpu_hz, device.samples) if policy.predicts else (),
+        prediction=predict(plan, _terms_of(device), gain, cpu_hz, device.samples) if policy.predicts else (),
         state=state_after(story, knobs) if policy.state is not None else (),
     )
     true_cost = float(chance.choice([math.inf, *chance.uniform(0.01, 1.0, 5)]))

@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from fedtwin.config import Config
+from fedtwin.config import Config, replace_settings
 from fedtwin.draws import stream
 from fedtwin.errors import FedtwinError
 from fedtwin.parts import settings_of
@@ -14,18 +14,35 @@ from fedtwin.registry import BUILT_IN, installed, target_of
 from fedtwin.testing.engines import check_engines, config_with
 from fedtwin.usercode import digest_of, load_object
 from fedtwin.world.fleet import fleet_columns
-from fedtwin.world.parts import KINDS, Availability, Channel, Load, Moment, Processor, failure_of, is_number_above_zero
+from fedtwin.world.parts import (
+    KINDS,
+    Availability,
+    Channel,
+    Load,
+    Moment,
+    Processor,
+    Sensing,
+    Sensor,
+    failure_of,
+    is_number_above_zero,
+    is_number_of_samples,
+)
 
 MOMENTS = 3000
 ROUND_S = 0.6
-Part = Channel | Load | Availability
+SPREAD = {"fleet.samples_spread": [0.0, 0.5]}
+Part = Channel | Load | Availability | Sensing
+
+
+ASKED: dict[type, str] = {Channel: "gain", Load: "cpu_hz", Availability: "available", Sensing: "samples"}
+"""The function of a part."""
 
 
 class CheckedWorld(NamedTuple):
     """What is found of a part that keeps its word.
 
-    ``mean`` is that of the gain by the path gain (1 for Rayleigh fading), of the frequency by the device's mean, or the share
-    of moments at which a device answers.
+    ``mean`` is that of the gain by the path gain (1 for Rayleigh fading), of the frequency by the device's mean, of the samples
+    by D_n, or the share of moments at which a device answers.
     """
 
     compiled: bool
@@ -44,18 +61,19 @@ class Question(NamedTuple):
 def check_world(part: str | Part, settings: Mapping[str, Any] | None = None, *, rounds: int = 120) -> CheckedWorld:
     """Asks a part of a world for made-up moments whether it is what a run needs, and runs it for a while.
 
-    That is: a gain and a frequency are finite numbers above 0, an availability is True or False; the same arguments give the
-    same answer, in whatever order moments and devices come; and both engines give the same rows, asynchronously and
-    synchronously.
+    That is: a gain and a frequency are finite numbers above 0, samples are a whole number of at least 1, an availability is
+    True or False; the same arguments give the same answer, in whatever order moments and devices come; and both engines give
+    the same rows, asynchronously and synchronously.
 
-    :param part: a ``Channel``, ``Load`` or ``Availability``, its registered or installed name, or ``module:attribute``.
+    :param part: a ``Channel``, ``Load``, ``Availability`` or ``Sensing``, its registered or installed name, or
+        ``module:attribute``.
     :param settings: the part's own settings, where they are not to be its defaults.
     :param rounds: how long each of the runs is.
     :returns: whether it is compiled, if not, why, and the mean of its answers.
     :raises FedtwinError: the first promise that is not kept, in one sentence.
     """
     kind, found = _found(part)
-    config = config_with(f"world.{kind}", part, f"world.{kind}_settings", settings, rounds)
+    config = replace_settings(config_with(f"world.{kind}", part, f"world.{kind}_settings", settings, rounds), SPREAD)
     own = settings_of(f"world.{kind}_settings", found.settings, getattr(config.world, f"{kind}_settings"))
     name = f"world.{kind} = {getattr(config.world, kind)!r}"
     before = digest_of(found, running=True)
@@ -74,7 +92,9 @@ def _found(part: Any) -> tuple[str, Part]:
     kind = next((kind for kind, (_, wanted) in KINDS.items() if isinstance(loaded, wanted)), None)
     if kind is not None:
         return kind, loaded
-    raise FedtwinError(f"part = {part!r} is a {type(loaded).__name__}, not a Channel, Load or Availability of fedtwin.world.")
+    raise FedtwinError(
+        f"part = {part!r} is a {type(loaded).__name__}, not a Channel, Load, Availability or Sensing of fedtwin.world."
+    )
 
 
 def _target(name: str) -> str:
@@ -115,12 +135,15 @@ def _questions(config: Config, part: Part) -> Iterator[Question]:
             yield Question(at, (path_gain,), path_gain)
         elif isinstance(part, Load):
             yield Question(at, (Processor(mean_hz, compute.cpu_hz_std, compute.cpu_hz_floor),), mean_hz)
+        elif isinstance(part, Sensing):
+            mean = int(fleet.samples[device])
+            yield Question(at, (Sensor(mean, float(fleet.samples_spread[device])),), float(mean))
         else:
             yield Question(at, (), 1.0)
 
 
 def _answer(name: str, part: Part, question: Question, settings: Any) -> float:
-    asked: Any = part.gain if isinstance(part, Channel) else part.cpu_hz if isinstance(part, Load) else part.available
+    asked: Any = getattr(part, ASKED[type(part)])
     try:
         value: Any = asked(question.at, *question.known, settings)
     except KeyboardInterrupt:
@@ -130,6 +153,9 @@ def _answer(name: str, part: Part, question: Question, settings: Any) -> float:
     if isinstance(part, Availability):
         if type(value) is not bool:
             raise FedtwinError(f"{_where(name, question)}: it gave {value!r}, and must give True or False.")
+    elif isinstance(part, Sensing):
+        if type(value) not in (float, int) or not is_number_of_samples(value):
+            raise FedtwinError(f"{_where(name, question)}: it gave {value!r}, and must give a whole number, at least 1.")
     elif type(value) not in (float, int) or not is_number_above_zero(value):
         raise FedtwinError(f"{_where(name, question)}: it gave {value!r}, and must give a finite number above 0.")
     return float(value)

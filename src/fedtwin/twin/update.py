@@ -6,7 +6,10 @@ from fedtwin.twin.state import DeviceTwin, Fact, Status, Twin, queue_after_selec
 
 
 class Offer(NamedTuple):
-    """What a device answers when it accepts a round: its link, its CPU, and what the update will take."""
+    """What a device answers when it accepts a round: its link, its CPU, what the update will take, and its samples D_n(t).
+
+    Without samples, they are as announced before.
+    """
 
     gain: float
     cpu_hz: float
@@ -14,12 +17,20 @@ class Offer(NamedTuple):
     cost: float
     time_s: float
     energy_j: float
+    samples: float | None = None
 
 
 def accepted(twin: Twin, device: int, round_: int, offer: Offer, at_s: float, *, counted: bool) -> Twin:
-    """The device is in flight with the newest model; a counted selection drains its virtual queue (Section IV-A)."""
+    """The device is in flight with the newest model; a counted selection drains its virtual queue (Section IV-A).
+
+    Samples that are others than those it announced last are news; a decline tells nothing of them.
+    """
     old = twin.devices[device]
+    samples = old.samples
+    if offer.samples is not None and offer.samples != samples.value:
+        samples = Fact(float(offer.samples), at_s, "measured")
     new = _told(old, offer.gain, offer.cpu_hz, at_s)._replace(
+        samples=samples,
         status="in-flight",
         compute_s=Fact(offer.compute_s, at_s, "estimated"),
         model_version=twin.model_version,
@@ -28,7 +39,7 @@ def accepted(twin: Twin, device: int, round_: int, offer: Offer, at_s: float, *,
     if not counted:
         return _with(twin, device, new)
     now = queue_at(old.queue, old.queue_round, round_, twin.min_mean_samples)
-    queue = queue_after_selection(now, old.samples.value, twin.min_mean_samples)
+    queue = queue_after_selection(now, samples.value, twin.min_mean_samples)
     new = new._replace(selections=old.selections + 1, queue=queue, queue_round=round_ + 1)
     return _with(twin, device, new)._replace(
         queue_sum=twin.queue_sum + (queue - old.queue),

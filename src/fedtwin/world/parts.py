@@ -1,4 +1,4 @@
-"""What a world is made of: a channel, a load, an availability. Each is a pure function of device, round and clock.
+"""What a world is made of: a channel, a load, an availability, a sensing. Each is a pure function of device, round and clock.
 
 A part is handed the ``Moment`` it is asked for, what never changes of the device, and its own settings. Random numbers come
 from the moment's ``stream``, which is the device's own for this part: ``uniform(word(at.stream, k))`` of ``fedtwin.draws``
@@ -33,6 +33,13 @@ class Processor(NamedTuple):
     mean_hz: float
     std_hz: float
     floor_hz: float
+
+
+class Sensor(NamedTuple):
+    """What is configured of a device's samples: D_n, and by which part of it D_n(t) may stray from round to round."""
+
+    mean: int
+    spread: float
 
 
 @dataclass(frozen=True)
@@ -71,25 +78,41 @@ class Availability:
         _check("Availability", self.settings, available=self.available)
 
 
+@dataclass(frozen=True)
+class Sensing:
+    """``samples(at, sensor, settings)`` is D_n(t), the samples that a training of this round takes: a whole number from 1."""
+
+    samples: Callable[[Moment, Sensor, Any], float]
+    settings: Any = None
+    purpose: Purpose = Purpose.SENSING
+
+    def __post_init__(self) -> None:
+        _check("Sensing", self.settings, samples=self.samples)
+
+
 class Parts(NamedTuple):
-    """The three parts of a world, each with its settings."""
+    """The four parts of a world, each with its settings."""
 
     channel: Channel
     load: Load
     availability: Availability
+    sensing: Sensing
     channel_settings: Any
     load_settings: Any
     availability_settings: Any
+    sensing_settings: Any
 
 
 LEAST_GAIN, MOST_GAIN = 1e-60, 1e60
 LEAST_CPU_HZ, MOST_CPU_HZ = 1.0, 1e15
-"""Between which bounds a gain and a frequency have to lie, for the formulas to be exact."""
+MOST_SAMPLES = 1e12
+"""Between which bounds a gain, a frequency and a number of samples have to lie, for the formulas to be exact."""
 
 KINDS: dict[str, tuple[Kind, type]] = {
     "channel": ("channels", Channel),
     "load": ("loads", Load),
     "availability": ("availabilities", Availability),
+    "sensing": ("sensings", Sensing),
 }
 
 
@@ -116,6 +139,11 @@ def load_part(name: str, given: str, folder: str | None = None) -> Any:
 def is_number_above_zero(value: float) -> bool:
     """What a gain and a frequency have to be at the least."""
     return 0.0 < value < math.inf
+
+
+def is_number_of_samples(value: float) -> bool:
+    """Whole, and at least 1."""
+    return 1.0 <= value <= MOST_SAMPLES and value % 1.0 == 0.0
 
 
 def failure_of(error: BaseException) -> str:

@@ -8,7 +8,7 @@ import numpy as np
 from fedtwin.config import Config
 from fedtwin.draws import Purpose, streams
 from fedtwin.errors import FedtwinError
-from fedtwin.formulas.terms import terms_of
+from fedtwin.formulas.terms import Quantities, Terms, own_terms, terms_of
 from fedtwin.usercode import is_ours
 from fedtwin.world.fleet import LARGE, FleetColumns, fleet_columns, make_fleet
 from fedtwin.world.parts import (
@@ -16,28 +16,36 @@ from fedtwin.world.parts import (
     LEAST_GAIN,
     MOST_CPU_HZ,
     MOST_GAIN,
+    MOST_SAMPLES,
     Moment,
     Processor,
+    Sensor,
     failure_of,
+    is_number_of_samples,
     parts_of,
 )
 
 
 class Draw(NamedTuple):
-    """The channel gain h_n(t) and the CPU frequency f_n(t) of one device at one moment, and whether it answers then."""
+    """The channel gain h_n(t) and the CPU frequency f_n(t) of one device at one moment, whether it answers then, and D_n(t)."""
 
     gain: float
     cpu_hz: float
     available: bool
+    samples: int
 
 
 class Draws:
-    """What every device of a fleet finds at every moment. In a large fleet the columns stay arrays."""
+    """What every device of a fleet finds at every moment, and its terms. In a large fleet the columns stay arrays."""
 
     def __init__(self, config: Config, fleet: FleetColumns) -> None:
         small = len(fleet.samples) < LARGE
         self._path_gain: Any = fleet.path_gain.tolist() if small else fleet.path_gain
         self._cpu_hz_mean: Any = fleet.cpu_hz_mean.tolist() if small else fleet.cpu_hz_mean
+        self._sensors: Any = fleet.samples.tolist() if small else fleet.samples, fleet.samples_spread
+        self.terms = terms_of(config)
+        """As configured: of the run, not of a device."""
+        self._own = tuple(getattr(fleet, name) for name in Quantities._fields) if fleet.has_own(self.terms) else None
         self._cpu = config.compute.cpu_hz_std, config.compute.cpu_hz_floor
         parts, seed = parts_of(config), config.run.seed
 
@@ -49,6 +57,7 @@ class Draws:
         self._channel = part("channel", parts.channel.gain, parts.channel.purpose)
         self._load = part("load", parts.load.cpu_hz, parts.load.purpose)
         self._availability = part("availability", parts.availability.available, parts.availability.purpose)
+        self._sensing = part("sensing", parts.sensing.samples, parts.sensing.purpose)
 
     def draw(self, device: int, round_: int, clock_s: float) -> Draw:
         """What the device finds at the moment."""
@@ -56,14 +65,25 @@ class Draws:
             self.gain(device, round_, clock_s),
             self._load.number(device, round_, clock_s, self._processor(device), LEAST_CPU_HZ, MOST_CPU_HZ),
             self._availability.truth(device, round_, clock_s),
+            self._sensing.whole(device, round_, clock_s, self._sensor(device)),
         )
 
     def gain(self, device: int, round_: int, clock_s: float) -> float:
         """Its channel alone."""
         return self._channel.number(device, round_, clock_s, float(self._path_gain[device]), LEAST_GAIN, MOST_GAIN)
 
+    def terms_of(self, device: int) -> Terms:
+        """The device's own."""
+        if self._own is None:
+            return self.terms
+        return own_terms(self.terms, Quantities(*(float(column[device]) for column in self._own)))
+
     def _processor(self, device: int) -> Processor:
         return Processor(float(self._cpu_hz_mean[device]), *self._cpu)
+
+    def _sensor(self, device: int) -> Sensor:
+        means, spreads = self._sensors
+        return Sensor(int(means[device]), float(spreads[device]))
 
 
 class World(Draws):
@@ -72,7 +92,6 @@ class World(Draws):
     def __init__(self, config: Config) -> None:
         super().__init__(config, fleet_columns(config))
         self.fleet = make_fleet(config)
-        self.terms = terms_of(config)
 
 
 class _Part:
@@ -93,6 +112,14 @@ class _Part:
         if value != again:
             raise self._by_chance(device, round_, value, again)
         return float(value)
+
+    def whole(self, device: int, round_: int, clock_s: float, known: Any) -> int:
+        if self._trusted:
+            return int(self._asked(device, round_, clock_s, known))
+        value = self.number(device, round_, clock_s, known, 1.0, MOST_SAMPLES)
+        if not is_number_of_samples(value):
+            raise self._failure(device, round_, f"it gave {value!r}, and must give a whole number, at least 1")
+        return int(value)
 
     def truth(self, device: int, round_: int, clock_s: float) -> bool:
         if self._trusted:

@@ -1,5 +1,8 @@
 """What a device plans, and when it doubts what it has measured."""
 
+from dataclasses import replace
+from pathlib import Path
+
 import pytest
 
 from fedtwin.config import build_config
@@ -7,6 +10,7 @@ from fedtwin.formulas.power import REASONS
 from fedtwin.live.device import board
 from fedtwin.live.device.planner import FIRST_DOUBT_S, MOST_DOUBT_S, AgentOptions, Planner
 from fedtwin.live.device.trainers import NoTrainer
+from fedtwin.world.world import World
 
 CONFIG = build_config({}, {"fleet.devices": 5, "fleet.channels": 2})
 SAMPLES, MODEL_BYTES = 40, 10_000
@@ -24,6 +28,37 @@ def made(radio: str = "measured") -> tuple[Planner, Clock]:
     clock = Clock()
     options = AgentOptions("d0", [], NoTrainer(SAMPLES), radio=radio, cpu_hz=1e9)
     return Planner(options, CONFIG, SAMPLES, board.EnergyMeter(), clock), clock
+
+
+def test_an_emulated_device_keeps_to_the_quantities_in_the_fleets_file(tmp_path: Path) -> None:
+    path = tmp_path / "fleet.csv"
+    path.write_text(
+        "distance_m,samples,cpu_hz,max_power_w,cycles_per_sample,samples_spread\n50,80,2e9,0.001,1e6,0.5\n50,80,2e9,1.0,5e6,0\n"
+    )
+    config = build_config({}, {"fleet.file": str(path), "fleet.channels": 1})
+    options = AgentOptions("d0", [], NoTrainer(80), radio="emulated", fleet_device=0)
+    planner = Planner(options, config, 80, board.EnergyMeter())
+    assert planner.own is not None
+    assert planner.own.given == {"max_power_w": 0.001, "cycles_per_sample": 1e6, "samples_spread": 0.5}
+    offers = [planner.look(round_) for round_ in range(1, 60)]
+    assert all(offer.plan.power_w <= 0.001 for offer in offers) and any(offer.plan.power_w == 0.001 for offer in offers)
+    world = World(config)
+    assert [offer.samples for offer in offers] == [world.draw(0, round_, 0.0).samples for round_ in range(1, 60)]
+    assert len({offer.samples for offer in offers}) > 20
+    for offer in offers:
+        assert offer.plan.compute_s == offer.samples * 1e6 / offer.cpu_hz
+    other = Planner(replace(options, fleet_device=1), config, 80, board.EnergyMeter())
+    assert other.own is None
+    fewer = Planner(options, config, 30, board.EnergyMeter())
+    assert {fewer.look(round_).samples for round_ in range(1, 60)} == {30}, "--samples 30"
+
+
+def test_a_board_says_its_power_and_keeps_to_it() -> None:
+    options = AgentOptions("d0", [], NoTrainer(SAMPLES), cpu_hz=1e9, max_power_w=0.02)
+    planner = Planner(options, CONFIG, SAMPLES, board.EnergyMeter())
+    assert planner.own is not None and planner.own.given == {"max_power_w": 0.02}
+    assert planner.look(1).plan.power_w <= 0.02
+    assert planner.look(1).samples == SAMPLES
 
 
 def work(planner: Planner, *, link_s: float = QUICK_S, training_s: float = QUICK_S) -> None:

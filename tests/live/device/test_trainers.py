@@ -10,7 +10,16 @@ import pytest
 
 from fedtwin.config import Config, build_config
 from fedtwin.errors import FedtwinError
-from fedtwin.live.device.trainers import CommandTrainer, NoTrainer, TorchTrainer, TrainingError
+from fedtwin.live.device.trainers import (
+    CommandTrainer,
+    NoTrainer,
+    TorchTrainer,
+    TrainingError,
+    Update,
+    require_sensing,
+    train_on,
+)
+from fedtwin.live.wire.protocol import Own
 from fedtwin.live.wire.tensors import Codec
 from tests.conftest import LIMIT_S, until
 
@@ -23,6 +32,26 @@ def python(folder: Path, code: str, samples: int = 7, limit_s: float = LIMIT_S) 
 
 
 COPY = "Path(os.environ['FEDTWIN_UPDATE']).write_bytes(Path(os.environ['FEDTWIN_MODEL']).read_bytes()[::-1])"
+
+
+class Plain:
+    """As users wrote them before samples could vary."""
+
+    def prepare(self, config: Config) -> int:  # noqa: ARG002
+        return 5
+
+    def train(self, model: bytes, round_: int) -> Update:  # noqa: ARG002
+        return Update(model, None)
+
+    def stop(self) -> None:
+        pass
+
+
+def test_who_cannot_train_on_another_number_cannot_be_a_device_whose_samples_vary() -> None:
+    require_sensing(Plain(), Own(max_power_w=0.1))
+    require_sensing(NoTrainer(5), Own(samples_spread=0.2))
+    with pytest.raises(FedtwinError, match=r"The trainer Plain has no train_on.*fleet\.samples_spread"):
+        require_sensing(Plain(), Own(samples_spread=0.2))
 
 
 def test_no_training_gives_the_model_back() -> None:
@@ -42,6 +71,8 @@ def test_a_command_gets_the_model_and_the_settings(tmp_path: Path) -> None:
     assert environment["FEDTWIN_ROUND"] == "5" and environment["FEDTWIN_SAMPLES"] == "7"
     assert json.loads(environment["FEDTWIN_LEARNING"])["local_epochs"] == 3
     assert not Path(environment["FEDTWIN_MODEL"]).exists(), "nothing is left behind"
+    assert train_on(trainer, b"abc", 6, 4, 7) == (b"cba", None)
+    assert json.loads(told.read_text(encoding="utf-8"))["FEDTWIN_SAMPLES"] == "4"
 
 
 @pytest.mark.parametrize(
@@ -116,6 +147,8 @@ def test_pytorch_trains_the_same_way_every_time() -> None:
     assert first.train_loss is not None and 0.0 < first.train_loss < 10.0
     codec = trainer._codec
     assert isinstance(codec, Codec) and np.isfinite(codec.decode(first.body).floats).all()
+    fewer = train_on(trainer, model, 1, samples - 1, samples)
+    assert train_on(trainer, model, 1, samples, samples) == first != fewer
     with pytest.raises(TrainingError, match="does not fit"):
         trainer.train(b"nonsense", 1)
 

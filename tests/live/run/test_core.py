@@ -15,8 +15,8 @@ from fedtwin.live.run.admission import believe
 from fedtwin.live.run.book import Book
 from fedtwin.live.run.core import Core
 from fedtwin.live.run.ledger import Ledger, cut_torn_line, read_events
-from fedtwin.live.run.tables import summary_of
-from fedtwin.live.wire.protocol import Accept, Decline, Done, Hello, Reading
+from fedtwin.live.run.tables import _trained, summary_of, tables_of
+from fedtwin.live.wire.protocol import Accept, Decline, Done, Hello, Own, Reading
 from fedtwin.policies import load_policy, power_rule
 from fedtwin.policies.base import Policy
 from fedtwin.records import to_table
@@ -48,7 +48,8 @@ class Script:
 
     def begin(self) -> None:
         for device, known in enumerate(self.world.fleet):
-            self.happen(self.core.join(f"d{device}", Hello(samples=known.samples), 0.0))
+            own = {name: getattr(known, name) for name in Own.model_fields}
+            self.happen(self.core.join(f"d{device}", Hello(samples=known.samples, own=Own(**own)), 0.0))
         assert self.core.ready()
         self.happen(self.core.start(0.0))
 
@@ -58,19 +59,19 @@ class Script:
             if not isinstance(asked, events.Asked):
                 continue
             draw = self.world.draw(asked.device, asked.round, 0.0)
-            plan = self.plan(self.world.terms, draw.gain, draw.cpu_hz, self.world.fleet[asked.device].samples)
+            plan = self.plan(self.world.terms_of(asked.device), draw.gain, draw.cpu_hz, draw.samples)
             answer: Accept | Decline = Decline(reason=REASONS[plan.reason], gain=draw.gain, cpu_hz=draw.cpu_hz)
             if plan.feasible:
                 answer = Accept(
                     gain=draw.gain, cpu_hz=draw.cpu_hz, power_w=plan.power_w, compute_s=plan.compute_s,
-                    upload_s=plan.upload_s, compute_j=plan.compute_j, upload_j=plan.upload_j,
+                    upload_s=plan.upload_s, compute_j=plan.compute_j, upload_j=plan.upload_j, samples=draw.samples,
                 )  # fmt: skip
             self.tokens += 1
             event = self.core.answered(asked, answer, f"{self.tokens:032x}", self.clock_s)
             self.happen(event)
             if isinstance(event, events.Dispatched):
                 done = Done(
-                    token=event.token, version=event.version, samples=self.world.fleet[asked.device].samples, model_bytes=0,
+                    token=event.token, version=event.version, samples=draw.samples, model_bytes=0,
                     train_loss=None, cpu_hz=draw.cpu_hz, cpu_source="modelled", power_w=plan.power_w,
                     compute_s=_modelled(plan.compute_s), upload_s=_modelled(plan.upload_s),
                     compute_j=_modelled(plan.compute_j), upload_j=_modelled(plan.upload_j), link_s=_modelled(0.0),
@@ -101,7 +102,7 @@ class Script:
             return
         self.clock_s, device, token, done = heapq.heappop(self.in_flight)
         elapsed_s = self.clock_s - self.core.open[token].sent.at_s
-        believed = believe(done, elapsed_s, self.world.terms, self.core.live)
+        believed = believe(done, elapsed_s, self.core.terms_of(device), self.core.live)
         assert believed.agrees
         self.happen(_applied(self.core, token, device, self.clock_s, believed.cost, believed.compute_s))
 
@@ -178,6 +179,75 @@ def test_synchronous_rounds_are_those_of_the_simulator(
     assert [device.selections for device in script.core.twin.devices] == [
         sum(row["device"] == n and not row["declined"] for row in rounds) for n in range(devices)
     ]
+UNLIKE = {
+    "fleet.max_power_w": [0.01, 0.5],
+    "fleet.cycles_per_sample": [2e6, 8e6],
+    "fleet.update_bits": [2e6, 9e6],
+    "fleet.max_time_s": [0.5, 1.2],
+    "fleet.max_energy_j": [0.3, 2.0],
+    "fleet.samples_spread": [0.0, 0.8],
+}
+
+
+@pytest.mark.filterwarnings("ignore::fedtwin.errors.FedtwinWarning")
+@pytest.mark.parametrize("policy", ["cu-ucb", "twin-dpp"])
+def test_it_decides_as_the_simulator_on_devices_that_are_unlike(policy: str) -> None:
+    config = config_of(policy, 12, 5, 200, 3, **{"policy.bonus_scale": 0.0, **UNLIKE})
+    script = Script(config)
+    script.play()
+    result = simulate(config)
+    rounds = result.rounds.to_pylist()
+    expected = [(row["round"], row["device"], row["index"], row["queue"], row["total_queue"]) for row in rounds]
+    assert decisions(script.log) == expected
+    book = Book(config)
+    for event in script.log:
+        book.read(event)
+    told = [(row.samples, row.power_w, row.time_ok, row.energy_ok) for row in book.rows if row.round > 0 and not row.declined]
+    kept = [row for row in rounds if not row["declined"]]
+    assert told == [(row["samples"], row["power_w"], row["time_ok"], row["energy_ok"]) for row in kept]
+    devices = tables_of(script.core, book)["devices.parquet"]
+    for name in Own.model_fields:
+        assert devices[name].to_pylist() == result.devices[name].to_pylist()
+    trained = _trained(script.core, book)
+    mixed_in = [task["round"] for task in book.tasks.values() if task["outcome"] == "applied"]
+    for device in range(12):
+        of_device = [row["samples"] for row in kept if row["device"] == device and row["round"] in mixed_in]
+        assert trained[device] == sum(of_device)
+
+
+@pytest.mark.parametrize(
+    ("changes", "reason"),
+    [
+        ({}, None),
+        ({"samples": 60}, None),
+        ({"samples": 39}, "offer: samples = 39, and 50 were announced"),
+        ({"samples": 61}, "offer: samples = 61, and 50 were announced"),
+        ({"power_w": 0.02}, "offer: power_w = 0.02 is over max_power_w"),
+        ({"upload_s": 0.6}, "offer: 0.7 s is over max_time_s"),
+        ({"upload_j": 0.5}, "offer: 0.6 J is over max_energy_j"),
+    ],
+)
+def test_an_offer_is_held_against_what_the_device_announced(changes: dict[str, object], reason: str | None) -> None:
+    core = Core(config_of("cu-ucb", 1, 1, 10, 0))
+    own = Own(max_power_w=0.01, max_time_s=0.5, max_energy_j=0.4, samples_spread=0.2)
+    core.apply(core.join("d0", Hello(samples=50, own=own), 0.0))
+    core.apply(core.start(0.0))
+    asked = core.next_ask(0.0)
+    assert isinstance(asked, events.Asked)
+    core.apply(asked)
+    offer = Accept(
+        gain=1e-9, cpu_hz=2e9, power_w=0.01, compute_s=0.1, upload_s=0.1, compute_j=0.1, upload_j=0.1
+    ).model_copy(update=changes)  # fmt: skip
+    event = core.answered(asked, offer, "0" * 32, 1.0)
+    if reason is not None:
+        assert isinstance(event, events.Declined) and event.reason == reason
+        return
+    assert isinstance(event, events.Dispatched) and event.samples == changes.get("samples", 50)
+    assert event.cost == pytest.approx(0.5 * 0.2 / 0.5 + 0.5 * 0.2 / 0.4)
+    core.apply(event)
+    assert core.twin.devices[0].samples.value == event.samples
+    old = events.EVENT.validate_json(event.model_dump_json(exclude={"samples"}))
+    assert isinstance(old, events.Dispatched) and core.samples_of(old) == 50, "a ledger from before"
 
 
 def test_full_power_parity() -> None:

@@ -17,13 +17,19 @@ from nats.js.errors import NoKeysError, NotFoundError
 from paho.mqtt.enums import CallbackAPIVersion
 from safetensors.numpy import load_file
 
+from fedtwin.config import load_config
 from fedtwin.records import DEVICES, rounds_schema
 from fedtwin.records.tasks import TASKS
 from fedtwin.twin import DeviceTwin
+from fedtwin.world.fleet import make_fleet
+from fedtwin.world.world import World
 from tests.live.brokers import own_port
 from tests.live.plant import ENTRIES, LIMIT_S, Plant, events_of, ledger_of, plant, until
 
 ROUNDS, DEVICES_TOTAL, TIME_SCALE = 90, 4, 0.2
+UNLIKE = {"fleet.max_power_w": [0.02, 0.05], "fleet.samples_spread": [0.3, 0.5]}
+FLEET = make_fleet(load_config(overrides={"fleet.devices": DEVICES_TOTAL, "fleet.channels": 2, **UNLIKE}))
+SAMPLES = {"d0": 40, "d1": 41, "d2": FLEET[2].samples, "sensor": 70}
 GAIN, CPU_HZ = 2.5e-9, 1.25e9
 APPLIED = "fedtwin_uploads_applied_total"
 
@@ -91,11 +97,12 @@ def seen(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Seen]:
             *("--rounds", ROUNDS, "--time-scale", TIME_SCALE, "--log-format", "json", "--log-level", "debug"),
             *("--metrics", "127.0.0.1:0", "--mqtt-port", mqtt_port),
             fleet__devices=DEVICES_TOTAL, fleet__channels=2, live__heartbeat_s=0.3,
+            **{name.replace(".", "__"): value for name, value in UNLIKE.items()},
         )  # fmt: skip
         url = fleet.url()
         for number in range(3):
             more = ("--emulate", number) if number else ("--radio", "emulated", "--distance-m", 150, "--cpu-hz", 1e9)
-            fleet.device(f"d{number}", url, "--no-training", "--samples", 40 + number, *more)
+            fleet.device(f"d{number}", url, "--no-training", "--samples", SAMPLES[f"d{number}"], *more)
         sensor = mqtt.Client(CallbackAPIVersion.VERSION2, client_id="sensor-7f3a")
         sensor.connect("127.0.0.1", mqtt_port)
         sensor.loop_start()
@@ -126,7 +133,7 @@ def test_it_ends_well_and_everybody_is_a_member(seen: Seen) -> None:
     assert seen.code == 0
     assert seen.ledger[0]["kind"] == "began" and seen.ledger[0]["protocol"] == 1
     assert seen.ledger[-1] == {**seen.ledger[-1], "kind": "stopped", "finished": True}
-    assert {event["name"]: event["samples"] for event in seen.events("joined")} == {"d0": 40, "d1": 41, "d2": 42, "sensor": 70}
+    assert {event["name"]: event["samples"] for event in seen.events("joined")} == SAMPLES
     assert "Records:" in (seen.plant.folder / "edge.out").read_text(encoding="utf-8")
 
 
@@ -141,10 +148,28 @@ def test_the_tables_have_their_columns_and_rows(seen: Seen) -> None:
     assert len(seen.table("rounds.parquet")) == sum(event["round"] > 0 for event in asked)
     assert len(seen.table("start.parquet")) == sum(event["round"] == 0 for event in asked) >= 2
     assert len(seen.table("tasks.parquet")) == len(seen.events("dispatched"))
-    assert [(row["name"], row["samples"]) for row in seen.table("devices.parquet")] == [
-        ("d0", 40), ("d1", 41), ("d2", 42), ("sensor", 70),
-    ]  # fmt: skip
+    assert {row["name"]: row["samples"] for row in seen.table("devices.parquet")} == SAMPLES
     assert [row["round"] for row in seen.table("rounds.parquet") if not row["declined"]] == list(range(1, ROUNDS + 1))
+
+
+def test_emulated_devices_announce_what_is_their_own_and_keep_to_it(seen: Seen) -> None:
+    joined = {event["name"]: event["own"] for event in seen.events("joined")}
+    assert joined["d0"] == joined["sensor"] == {}, "as configured"
+    assert joined["d1"] == {"max_power_w": FLEET[1].max_power_w}, "it was told another number of samples: they do not vary"
+    assert joined["d2"] == {"max_power_w": FLEET[2].max_power_w, "samples_spread": FLEET[2].samples_spread}
+    powers = {row["name"]: row["max_power_w"] for row in seen.table("devices.parquet")}
+    assert powers == {"d0": 1.0, "d1": FLEET[1].max_power_w, "d2": FLEET[2].max_power_w, "sensor": 1.0}
+    world = World(load_config(overrides={"fleet.devices": DEVICES_TOTAL, "fleet.channels": 2, **UNLIKE}))
+    sent = {
+        name: [event for event in seen.events("dispatched") if event["device"] == number] for number, name in enumerate(SAMPLES)
+    }
+    for name in ("d1", "d2"):
+        assert sent[name] and all(event["power_w"] <= powers[name] for event in sent[name])
+    assert {event["samples"] for event in sent["d1"]} == {41}
+    told = [event["samples"] for event in sent["d2"]]
+    assert told == [world.draw(2, event["round"], 0.0).samples for event in sent["d2"]] and len(set(told)) > 1
+    of_rounds = [row["samples"] for row in seen.table("rounds.parquet") if row["device"] == 2 and not row["declined"]]
+    assert of_rounds == told[len(told) - len(of_rounds) :]
 
 
 def test_the_summary_is_the_ledgers(seen: Seen) -> None:

@@ -21,7 +21,7 @@ from fedtwin.policies import power_rule
 from fedtwin.sim.fast.compile import compiled_for, exchanged_in
 from fedtwin.sim.fast.layout import Fleet, Rules
 from fedtwin.sim.fast.state import new_start
-from fedtwin.sim.fast.steps import answer_of, draw_of
+from fedtwin.sim.fast.steps import answer_of, draw_of, terms_in
 from fedtwin.world.fleet import fleet_columns
 from fedtwin.world.world import World
 
@@ -43,20 +43,20 @@ def stationary_costs(config: Config, draws: int = DRAWS_PER_DEVICE) -> Stationar
     """Expectations are means over rounds far beyond any run, so that they share no draw with it."""
     world = World(config)
     devices = len(world.fleet)
-    mean_cost, mean_time_s = np.empty(devices), np.empty(devices)
+    mean_cost, mean_time_s, samples, most_samples = (np.empty(devices) for _ in range(4))
     mean_of = _compiled_mean(config) if can_compile() and devices * draws >= WORTH_COMPILING else _readable_mean(config, world)
     for device in range(devices):
         found = mean_of(device, draws)
         if found.accepted == 0:
             raise FedtwinError(f"Device {device} declined all of {draws} rounds: no stationary policy meets C1.")
         mean_cost[device], mean_time_s[device] = found.cost, found.time_s
-    samples = np.array([device.samples for device in world.fleet])
+        samples[device], most_samples[device] = found.samples, found.most_samples
     least = config.objective.min_mean_samples / samples
     busy = config.fleet.channels * np.diag(mean_time_s) - mean_time_s
     return StationaryCosts(
         with_busy_devices=_least_cost(mean_cost, least, busy),
         without=_least_cost(mean_cost, least, None),
-        largest_samples=int(samples.max()),
+        largest_samples=int(most_samples.max()),
     )
 
 
@@ -66,6 +66,8 @@ class Means(NamedTuple):
     accepted: int
     cost: float
     time_s: float
+    samples: float
+    most_samples: float
 
 
 MeanOf = Callable[[int, int], Means]
@@ -73,16 +75,19 @@ MeanOf = Callable[[int, int], Means]
 
 def mean_over_rounds(rules: Rules, fleet: Fleet, device: int, draws: int) -> Means:
     """What the device would take in the mean, over so many rounds; meant to be compiled."""
-    accepted, cost, time_s = 0, 0.0, 0.0
+    accepted, cost, time_s, samples, most_samples = 0, 0.0, 0.0, 0.0, 0.0
     for k in range(draws):
         clock_s = (FIRST_MOMENT + k) * rules.terms.max_time_s
-        draw = draw_of(rules, fleet.places[device], device, FIRST_ROUND + k, clock_s)
-        plan = answer_of(rules, fleet.devices[device], draw)
+        draw = draw_of(rules, fleet, device, FIRST_ROUND + k, clock_s)
+        plan = answer_of(terms_in(rules, fleet, device), draw)
         if plan.feasible:
             accepted += 1
             cost += plan.cost
             time_s += plan.compute_s + plan.upload_s
-    return Means(accepted, cost / max(accepted, 1), time_s / max(accepted, 1))
+            samples += draw.samples
+            most_samples = max(most_samples, draw.samples)
+    count = max(accepted, 1)
+    return Means(accepted, cost / count, time_s / count, samples / count, most_samples)
 
 
 def _compiled_mean(config: Config) -> MeanOf:
@@ -97,15 +102,18 @@ def _readable_mean(config: Config, world: World) -> MeanOf:
     plan_of = optimal_plan if power_rule(config) == "optimal" else full_power_plan
 
     def mean(device: int, draws: int) -> Means:
-        accepted, cost, time_s = 0, 0.0, 0.0
+        terms, accepted, cost, time_s, samples, most_samples = world.terms_of(device), 0, 0.0, 0.0, 0.0, 0.0
         for k in range(draws):
             draw = world.draw(device, FIRST_ROUND + k, (FIRST_MOMENT + k) * world.terms.max_time_s)
-            plan = plan_of(world.terms, draw.gain, draw.cpu_hz, world.fleet[device].samples)
+            plan = plan_of(terms, draw.gain, draw.cpu_hz, draw.samples)
             if draw.available and plan.feasible:
                 accepted += 1
                 cost += plan.cost
                 time_s += plan.compute_s + plan.upload_s
-        return Means(accepted, cost / max(accepted, 1), time_s / max(accepted, 1))
+                samples += draw.samples
+                most_samples = max(most_samples, float(draw.samples))
+        count = max(accepted, 1)
+        return Means(accepted, cost / count, time_s / count, samples / count, most_samples)
 
     return mean
 

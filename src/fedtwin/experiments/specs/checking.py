@@ -19,13 +19,13 @@ def check(config: Config) -> list[str]:
 def _check_learning(config: Config) -> list[str]:
     from fedtwin.learning.data import load_dataset
     from fedtwin.learning.executors import make_workload
-    from fedtwin.world.fleet import fleet_columns
+    from fedtwin.world.fleet import make_fleet
 
     assert config.learning is not None
     aggregation_of(config)
     data = load_dataset(config.learning.dataset)
     workload = make_workload(config, data.image_shape, data.classes)
     workload.network()
-    workload.check(fleet_columns(config).samples.tolist())
+    workload.check([device.least_samples for device in make_fleet(config)])
     charge = undercharged_among([config])
     return [*notices_of(config), *([charge] if charge else [])]

@@ -16,9 +16,10 @@ from fedtwin.errors import FedtwinError
 from fedtwin.live.device import board
 from fedtwin.live.device.delivery import PUBLISH_TIMEOUT_S, RETRY_S
 from fedtwin.live.device.planner import AgentOptions, Planner
+from fedtwin.live.device.trainers import require_sensing
 from fedtwin.live.device.work import TaskWork
 from fedtwin.live.logs import say
-from fedtwin.live.wire.protocol import FAREWELL, MOST_TENSORS, Hello, Subjects, Welcome, misfit
+from fedtwin.live.wire.protocol import FAREWELL, MOST_TENSORS, Hello, Own, Subjects, Welcome, misfit
 from fedtwin.live.wire.transport import close, connect, unless_stopped
 
 CALL_JITTER_S = 0.3
@@ -35,6 +36,7 @@ class Agent:
         self._subjects = Subjects(options.run)
         self._meter = board.EnergyMeter()
         self._samples = 0
+        self._own: Own | None = None
         self._heartbeat_s = 5.0
         self._work: TaskWork | None = None
         self._stop, self._wake = asyncio.Event(), asyncio.Event()
@@ -96,12 +98,15 @@ class Agent:
             raise FedtwinError(f"--emulate {emulated} is not allowed: the run's fleet has devices 0 to {devices - 1}.")
         self._heartbeat_s = welcome.heartbeat_s
         self._samples = await asyncio.to_thread(self._options.trainer.prepare, config)
+        planner = Planner(self._options, config, self._samples, self._meter)
+        self._own = planner.own
+        require_sensing(self._options.trainer, planner.own)
         self._work = TaskWork(
             self._client,
             self._subjects,
             self._name,
             trainer=self._options.trainer,
-            planner=Planner(self._options, config, self._samples, self._meter),
+            planner=planner,
             meter=self._meter,
             samples=self._samples,
             time_scale=welcome.time_scale,
@@ -125,7 +130,14 @@ class Agent:
         tensors = getattr(self._options.trainer, "tensors", None)
         if tensors is not None and len(tensors) > MOST_TENSORS:
             tensors = None
-        return Hello(samples=self._samples, hardware=board.hardware(), measures=measures, fresh=fresh, tensors=tensors)
+        return Hello(
+            samples=self._samples,
+            hardware=board.hardware(),
+            measures=measures,
+            fresh=fresh,
+            tensors=tensors,
+            own=self._own,
+        )
 
     async def _hello(self, hello: Hello) -> Welcome | None:
         """Until the edge server answers; it may not be there yet. A refusal is final."""

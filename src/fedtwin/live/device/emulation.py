@@ -6,7 +6,7 @@ from fedtwin.config import Config
 from fedtwin.draws import Purpose, streams, uniform, word
 from fedtwin.formulas.power import Plan, full_power_plan, no_answer, optimal_plan
 from fedtwin.formulas.rate import path_gain
-from fedtwin.formulas.terms import Terms
+from fedtwin.formulas.terms import Terms, own_terms, terms_of
 from fedtwin.live.device.radio import MOST_GAIN, Link
 from fedtwin.world.fleet import make_fleet
 from fedtwin.world.rayleigh import fading_gain
@@ -15,8 +15,18 @@ from fedtwin.world.world import World
 
 
 def samples_of(config: Config, fleet_device: int) -> int:
-    """How many samples device K of the run's fleet trains on."""
+    """D_n, how many samples device K of the run's fleet trains on."""
     return make_fleet(config)[fleet_device].samples
+
+
+def spread_of(config: Config, fleet_device: int) -> float:
+    """By which part of that its D_n(t) may stray."""
+    return make_fleet(config)[fleet_device].samples_spread
+
+
+def terms_of_device(config: Config, fleet_device: int) -> Terms:
+    """With what is its own: its power, cycles, bits and limits."""
+    return own_terms(terms_of(config), make_fleet(config)[fleet_device])
 
 
 class EmulatedRadio:
@@ -32,7 +42,7 @@ class EmulatedRadio:
     def look(self, round_: int, clock_s: float = 0.0) -> Link:
         if self._world is not None:
             draw = self._world.draw(self._device, round_, clock_s)
-            return Link(min(draw.gain, MOST_GAIN), "modelled", draw.cpu_hz, draw.available)
+            return Link(min(draw.gain, MOST_GAIN), "modelled", draw.cpu_hz, draw.available, draw.samples)
         gain = self._path_gain * fading_gain(uniform(word(self._start, WORDS_PER_ROUND * round_)))
         return Link(min(gain, MOST_GAIN), "modelled", None)
 

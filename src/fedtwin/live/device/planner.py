@@ -9,12 +9,12 @@ from pathlib import Path
 from fedtwin.config import Config
 from fedtwin.formulas.compute import compute_energy_j
 from fedtwin.formulas.power import COMPUTE_ENERGY, COMPUTE_TIME, Plan
-from fedtwin.formulas.terms import terms_of
+from fedtwin.formulas.terms import Quantities, Terms, terms_of
 from fedtwin.live.device import board
-from fedtwin.live.device.emulation import EmulatedRadio
+from fedtwin.live.device.emulation import EmulatedRadio, samples_of, spread_of, terms_of_device
 from fedtwin.live.device.radio import Link, MeasuredRadio, Radio
 from fedtwin.live.device.trainers import Trainer
-from fedtwin.live.wire.protocol import Reading, Source
+from fedtwin.live.wire.protocol import Own, Reading, Source
 from fedtwin.policies import power_rule
 
 LEAST_CYCLES = 1e-3
@@ -23,7 +23,10 @@ FIRST_DOUBT_S, MOST_DOUBT_S = 3.0, 600.0
 
 @dataclass
 class AgentOptions:
-    """Who this device is and how its link is known. ``fleet_device``: be device K of the run's simulated fleet."""
+    """Who this device is and how its link is known. ``fleet_device``: be device K of the run's simulated fleet.
+
+    ``max_power_w`` is p_n^max of the board's radio, where it is not the run's.
+    """
 
     name: str
     servers: list[str]
@@ -35,6 +38,7 @@ class AgentOptions:
     cpu_hz: float | None = None
     credentials: Path | None = None
     insecure: bool = False
+    max_power_w: float | None = None
 
 
 @dataclass(frozen=True)
@@ -46,6 +50,7 @@ class Offer:
     cpu_hz: float
     cpu_source: Source
     plan: Plan
+    samples: int
 
 
 @dataclass(frozen=True)
@@ -74,12 +79,14 @@ class Planner:
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._options, self._compute, self._samples, self._meter = options, config.compute, samples, meter
-        self._configured = terms_of(config), config.radio.update_bits
+        terms, self._spread = self._own_of(config)
+        self.own = self._announced(terms_of(config), terms)
+        self._configured = terms, terms.update_bits
         self._terms, self._model_bits = self._configured
         self._trainings = 0
         self._clock, self._kept_out_since, self._doubt_after_s = clock, math.inf, FIRST_DOUBT_S
         full_power = power_rule(config) == "max"
-        self.radio: Radio = MeasuredRadio(config, options.distance_m, full_power=full_power)
+        self.radio: Radio = MeasuredRadio(config, options.distance_m, full_power=full_power, max_power_w=terms.max_power_w)
         if options.radio == "emulated":
             self.radio = EmulatedRadio(
                 config,
@@ -88,6 +95,22 @@ class Planner:
                 distance_m=options.distance_m,
                 full_power=full_power,
             )
+
+    def _own_of(self, config: Config) -> tuple[Terms, float]:
+        """The device's terms, and the spread of its samples; who trains on another number than its model does not sense."""
+        device = self._options.fleet_device
+        if device is None:
+            terms, power_w = terms_of(config), self._options.max_power_w
+            return (terms if power_w is None else terms._replace(max_power_w=power_w)), 0.0
+        senses = samples_of(config, device) == self._samples
+        return terms_of_device(config, device), spread_of(config, device) if senses else 0.0
+
+    def _announced(self, configured: Terms, own: Terms) -> Own | None:
+        """What is not as configured, for the hello; None where everything is."""
+        found = {name: getattr(own, name) for name in Quantities._fields if getattr(own, name) != getattr(configured, name)}
+        if self._spread > 0.0:
+            found["samples_spread"] = self._spread
+        return Own(**found) if found else None
 
     def look(self, round_: int, clock_s: float = 0.0) -> Offer:
         """Link, CPU, and the power of least cost within the limits (Section IV-B)."""
@@ -112,8 +135,9 @@ class Planner:
     def _look(self, round_: int, clock_s: float) -> Offer:
         link = self.radio.look(round_, clock_s)
         cpu_hz, source = self._cpu(link)
-        plan = self.radio.plan(self._terms, link, cpu_hz, self._samples, self._model_bits)
-        return Offer(round_, link, cpu_hz, source, plan)
+        samples = self._samples if self._spread == 0.0 or link.samples is None else link.samples
+        plan = self.radio.plan(self._terms, link, cpu_hz, samples, self._model_bits)
+        return Offer(round_, link, cpu_hz, source, plan, samples)
 
     def _cpu(self, link: Link) -> tuple[float, Source]:
         """As emulated, as given, as the system tells, or as configured; always within what the server takes."""
@@ -130,7 +154,7 @@ class Planner:
         """An emulated CPU takes the time of its model, or longer where the real one did; a real one teaches us its cycles."""
         if offer.link.cpu_hz is not None:
             return self._emulated(offer, measured_s)
-        cycles = max(measured_s * offer.cpu_hz / self._samples, LEAST_CYCLES)
+        cycles = max(measured_s * offer.cpu_hz / offer.samples, LEAST_CYCLES)
         learned = cycles if self._trainings == 0 else 0.5 * (cycles + self._terms.cycles_per_sample)
         self._terms = self._terms._replace(cycles_per_sample=learned)
         self._trainings += 1
@@ -138,7 +162,7 @@ class Planner:
         energy_j = Reading(value=spent_j, source="measured")
         if spent_j <= 0.0:
             exact = self._terms._replace(cycles_per_sample=cycles)
-            energy_j = Reading(value=compute_energy_j(exact, offer.cpu_hz, self._samples), source="modelled")
+            energy_j = Reading(value=compute_energy_j(exact, offer.cpu_hz, offer.samples), source="modelled")
         return Computed(Reading(value=measured_s, source="measured"), energy_j, 0.0)
 
     def _emulated(self, offer: Offer, measured_s: float) -> Computed:

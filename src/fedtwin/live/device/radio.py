@@ -14,12 +14,13 @@ LEAST_GAIN, MOST_GAIN = 1e-30, 1.0
 
 
 class Link(NamedTuple):
-    """What a device finds when it looks: its gain, and its CPU and whether it is there where these are emulated too."""
+    """What a device finds when it looks: its gain; where these are emulated too, its CPU, whether it is there, and D_n(t)."""
 
     gain: float
     gain_source: Source
     cpu_hz: float | None
     available: bool = True
+    samples: int | None = None
 
 
 class Radio(Protocol):
@@ -44,9 +45,9 @@ class Radio(Protocol):
 class MeasuredRadio:
     """The goodput of the real link. The gain is the one that would give it at full power, and the planned power is advice."""
 
-    def __init__(self, config: Config, distance_m: float, *, full_power: bool) -> None:
+    def __init__(self, config: Config, distance_m: float, *, full_power: bool, max_power_w: float | None = None) -> None:
         self._plan = full_power_plan if full_power else optimal_plan
-        self._radio = config.radio
+        self._radio, self._max_power_w = config.radio, max_power_w or config.radio.max_power_w
         self._noise_w = 10.0 ** ((config.radio.noise_dbm - 30.0) / 10.0)
         self._assumed = path_gain(distance_m)
         self.goodput_bps: float | None = None
@@ -55,7 +56,7 @@ class MeasuredRadio:
         if self.goodput_bps is None:
             return Link(min(self._assumed, MOST_GAIN), "modelled", None)
         nats = min(self.goodput_bps / self._radio.bandwidth_hz * math.log(2.0), 600.0)
-        gain = math.expm1(nats) * self._noise_w / self._radio.max_power_w
+        gain = math.expm1(nats) * self._noise_w / self._max_power_w
         return Link(min(max(gain, LEAST_GAIN), MOST_GAIN), "measured", None)
 
     def plan(self, terms: Terms, link: Link, cpu_hz: float, samples: int, model_bits: float) -> Plan:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from fedtwin.config import Config, LearningConfig
 from fedtwin.errors import FedtwinError
+from fedtwin.live.wire.protocol import Own
 from fedtwin.live.wire.settings import with_code_in
 from fedtwin.supervision import Process, launch
 
@@ -36,6 +37,7 @@ class Trainer(Protocol):
     """``prepare`` once for a run, answers the samples of a training; ``train`` as often as asked; ``stop`` cuts it short.
 
     One that also has ``tensors``, the shapes by name of the network it has prepared, is refused at once where they do not fit.
+    One that also has ``train_on(model, round_, samples)`` can be a device whose samples vary from round to round.
     """
 
     def prepare(self, config: Config) -> int: ...
@@ -43,6 +45,23 @@ class Trainer(Protocol):
     def train(self, model: bytes, round_: int) -> Update: ...
 
     def stop(self) -> None: ...
+
+
+def train_on(trainer: Trainer, model: bytes, round_: int, samples: int, usual: int) -> Update:
+    """On D_n(t) samples; ``usual`` is what the trainer has prepared for."""
+    if samples == usual:
+        return trainer.train(model, round_)
+    trained: Update = getattr(trainer, "train_on")(model, round_, samples)  # noqa: B009
+    return trained
+
+
+def require_sensing(trainer: Trainer, own: Own | None) -> None:
+    """A device whose samples vary has to train on as many as it says."""
+    if own is not None and own.samples_spread and not hasattr(trainer, "train_on"):
+        raise FedtwinError(
+            f"The trainer {type(trainer).__name__} has no train_on(model, round_, samples): it cannot be a device whose "
+            "samples vary (fleet.samples_spread)."
+        )
 
 
 class NoTrainer:
@@ -55,6 +74,9 @@ class NoTrainer:
         return self._samples
 
     def train(self, model: bytes, round_: int) -> Update:  # noqa: ARG002
+        return Update(model, None)
+
+    def train_on(self, model: bytes, round_: int, samples: int) -> Update:  # noqa: ARG002
         return Update(model, None)
 
     def stop(self) -> None:
@@ -80,6 +102,9 @@ class CommandTrainer:
         return self._samples
 
     def train(self, model: bytes, round_: int) -> Update:
+        return self.train_on(model, round_, self._samples)
+
+    def train_on(self, model: bytes, round_: int, samples: int) -> Update:
         with tempfile.TemporaryDirectory(prefix="fedtwin-") as folder:
             start, update, report = (Path(folder, name) for name in ("model.safetensors", "update.safetensors", "report.json"))
             start.write_bytes(model)
@@ -89,7 +114,7 @@ class CommandTrainer:
                 "FEDTWIN_UPDATE": str(update),
                 "FEDTWIN_REPORT": str(report),
                 "FEDTWIN_ROUND": str(round_),
-                "FEDTWIN_SAMPLES": str(self._samples),
+                "FEDTWIN_SAMPLES": str(samples),
                 "FEDTWIN_LEARNING": self._settings,
             }
             try:
@@ -184,6 +209,9 @@ class TorchTrainer:
         return None if self._codec is None else {entry.name: entry.shape for entry in self._codec.layout.entries}
 
     def train(self, model: bytes, round_: int) -> Update:
+        return self.train_on(model, round_, self._samples)
+
+    def train_on(self, model: bytes, round_: int, samples: int) -> Update:
         from fedtwin.learning.partition import training_order
         from fedtwin.live.wire.tensors import UnfitError
 
@@ -193,7 +221,7 @@ class TorchTrainer:
             start = self._codec.decode_own(model)
         except UnfitError as error:
             raise TrainingError(f"the model does not fit learning.model: {error}") from None
-        order = training_order(self._share, self._seed, self._number, round_, self._samples, self._epochs)
+        order = training_order(self._share, self._seed, self._number, round_, samples, self._epochs)
         trained = self._trainer.train(start, order)
         return Update(self._codec.encode(trained.weights), trained.train_loss)
 

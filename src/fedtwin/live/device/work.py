@@ -14,7 +14,7 @@ from fedtwin.formulas.power import REASONS
 from fedtwin.live.device import board
 from fedtwin.live.device.delivery import Delivery, DeliveryError
 from fedtwin.live.device.planner import Offer, Planner
-from fedtwin.live.device.trainers import Trainer, TrainingError
+from fedtwin.live.device.trainers import Trainer, TrainingError, train_on
 from fedtwin.live.logs import say
 from fedtwin.live.wire.objects import ObjectError, get_object
 from fedtwin.live.wire.protocol import (
@@ -122,6 +122,7 @@ class TaskWork:
             upload_s=plan.upload_s,
             compute_j=plan.compute_j,
             upload_j=plan.upload_j,
+            samples=offer.samples if offer.samples != self._samples else None,
         )
 
     async def on_task(self, message: Msg) -> None:
@@ -176,7 +177,7 @@ class TaskWork:
 
         joules = self._meter.read() if self._meter.readable else None
         begun = time.perf_counter()
-        update = await asyncio.to_thread(self._trainer.train, body, task.round)
+        update = await asyncio.to_thread(train_on, self._trainer, body, task.round, offer.samples, self._samples)
         measured_s = (time.perf_counter() - begun) / self._time_scale
         if len(update.body) > task.model_bytes + UPLOAD_SLACK_BYTES:  # the broker would refuse it again and again
             raise TrainingError(f"the update has {len(update.body)} bytes, the model {task.model_bytes}")
@@ -193,7 +194,7 @@ class TaskWork:
         return Done(
             token=task.token,
             version=task.version,
-            samples=self._samples,
+            samples=offer.samples,
             model_bytes=len(update.body),
             train_loss=update.train_loss,
             object_name=object_name,

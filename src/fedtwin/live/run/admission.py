@@ -12,8 +12,9 @@ import numpy as np
 from fedtwin.config import Config, LiveConfig
 from fedtwin.config.fleet_csv import read_fleet_csv
 from fedtwin.formulas.cost import cost, within
-from fedtwin.formulas.terms import Terms
+from fedtwin.formulas.terms import Terms, terms_of
 from fedtwin.learning.layout import Floats, Weights
+from fedtwin.live.run import events
 from fedtwin.live.run.core import TOO_LATE, Core, OpenTask
 from fedtwin.live.run.model import LiveModel
 from fedtwin.live.wire.protocol import Done
@@ -89,7 +90,7 @@ def admit(
         return NotAdmitted("quarantined: the device failed a check before", task=found.task)
     if body is None:
         return NotAdmitted("missing: the result came without its upload", task=found.task)
-    if bad := bad_claim(core, name, done, core.config):
+    if bad := bad_claim(core, name, done, core.config, found.task.sent):
         return NotAdmitted(bad, attack=True)
     if len(body) != done.model_bytes:
         return NotAdmitted(f"size: {len(body)} bytes came, {done.model_bytes} were announced", attack=True)
@@ -104,7 +105,7 @@ def admit(
         return NotAdmitted("stale: the model it started from is gone", task=found.task)
     sent_s = found.task.sent.at_s
     elapsed_s = (arrived_s if arrived_s > sent_s else now_s) - sent_s  # a clock that was set back buys nothing
-    believed = believe(done, elapsed_s, core.terms, core.live)
+    believed = believe(done, elapsed_s, core.terms_of(found.task.sent.device), core.live)
     if believed.compute_s + believed.upload_s > core.timeout_s:
         return NotAdmitted(TOO_LATE, task=found.task, dropped=True)
     return Admitted(found.task, found.late, start, weights, elapsed_s, believed)
@@ -153,13 +154,31 @@ def most_samples(config: Config) -> int:
     return max(row.samples for row in read_fleet_csv(Path(config.fleet.file)))
 
 
-def bad_claim(core: Core, name: str, done: Done, config: Config) -> str | None:
-    """Numbers no device of this fleet can have."""
-    if done.samples != core.members[name].joined.samples:
-        return f"samples: {done.samples}, and {core.members[name].joined.samples} were announced"
+def most_of_own(config: Config) -> dict[str, float]:
+    """The largest that a device may announce of its own, of all that would buy it something: power, or a lower cost.
+
+    The cost is by T_max and E_max, so a device with larger ones would look cheap.
+    """
+    terms = terms_of(config)
+    most = {name: float(getattr(terms, name)) for name in ("max_power_w", "max_time_s", "max_energy_j")}
+    most["samples_spread"] = 0.0
+    rows = [] if config.fleet.file is None else read_fleet_csv(Path(config.fleet.file))
+    for name in most:
+        drawn = getattr(config.fleet, name)
+        named = [row.own[name] for row in rows if name in row.own]
+        most[name] = drawn[1] if drawn is not None else max(named, default=most[name])
+    return most
+
+
+def bad_claim(core: Core, name: str, done: Done, config: Config, sent: events.Dispatched | None = None) -> str | None:
+    """Numbers no device of this fleet, or not this one, can have."""
+    member = core.members[name]
+    samples = member.joined.samples if sent is None else core.samples_of(sent)
+    if done.samples != samples:
+        return f"samples: {done.samples}, and {samples} were announced"
     if not config.compute.cpu_hz_floor <= done.cpu_hz <= 10.0 * config.compute.cpu_hz_max:
         return f"range: cpu_hz = {done.cpu_hz:g}"
-    if not within(done.power_w, config.radio.max_power_w):
+    if not within(done.power_w, member.terms(core.terms).max_power_w):
         return f"range: power_w = {done.power_w:g} is over max_power_w"
     for what, energy, time_s in (("compute", done.compute_j, done.compute_s), ("upload", done.upload_j, done.upload_s)):
         if energy.source == "measured" and not LEAST_MEAN_W <= energy.value / max(time_s.value, 1e-6) <= MOST_MEAN_W:

@@ -6,7 +6,7 @@ from typing import Any
 
 from fedtwin.config import Config
 from fedtwin.formulas.cost import cost, within
-from fedtwin.formulas.terms import Terms, terms_of
+from fedtwin.formulas.terms import Quantities, Terms, own_terms, terms_of
 from fedtwin.learning.aggregation.refusals import Refusal
 from fedtwin.learning.evaluation import Evaluation
 from fedtwin.live.run import events
@@ -34,7 +34,7 @@ class Book:
         self.evaluations: list[Evaluation] = []
         self._refusals: list[tuple[int, float, str, str]] = []
         self.refused: dict[tuple[str, str], int] = {}
-        self.samples: dict[str, int] = {}
+        self.joined: dict[str, events.Joined] = {}
         self.cpu_hz: dict[int, float] = {}
         self._round = 0
 
@@ -47,7 +47,7 @@ class Book:
     def read(self, event: Event) -> None:
         match event:
             case events.Joined():
-                self.samples[event.name] = event.samples
+                self.joined[event.name] = event
                 if self.names:
                     self.names.append(event.name)
             case events.Started():
@@ -134,15 +134,30 @@ class Book:
         row = self.rows[place]
         self.rows[place] = self._with(row, sent.compute_s, upload_s, sent.compute_j, sent.upload_j, event.cost)
 
+    def own(self, device: int) -> dict[str, float]:
+        """What the device has of what may be its own; the configured value where it announced none."""
+        terms, announced = self._terms, self.joined[self.names[device]].own
+        configured = {name: float(getattr(terms, name)) for name in Quantities._fields}
+        return {**configured, "samples_spread": 0.0, **announced}
+
+    def trained(self, token: str) -> int:
+        """The samples of a task."""
+        return self.rows[self._row_of[token]].samples
+
+    def _terms_of(self, device: int) -> Terms:
+        own = self.own(device)
+        return own_terms(self._terms, Quantities(*(own[name] for name in Quantities._fields)))
+
     def _with(self, row: Row, compute_s: float, upload_s: float, compute_j: float, upload_j: float, charged: float) -> Row:
+        terms = self._terms_of(row.device)
         return row._replace(
             compute_s=compute_s,
             upload_s=upload_s,
             compute_j=compute_j,
             upload_j=upload_j,
             cost=charged,
-            time_ok=within(compute_s + upload_s, self._terms.max_time_s),
-            energy_ok=within(compute_j + upload_j, self._terms.max_energy_j),
+            time_ok=within(compute_s + upload_s, terms.max_time_s),
+            energy_ok=within(compute_j + upload_j, terms.max_energy_j),
         )
 
     def _row(
@@ -162,7 +177,7 @@ class Book:
             device=asked.device,
             gain=gain,
             cpu_hz=cpu_hz,
-            samples=self.samples[self.names[asked.device]],
+            samples=(sent.samples if sent is not None else None) or self.joined[self.names[asked.device]].samples,
             power_w=sent.power_w if sent is not None else 0.0,
             compute_s=None,
             upload_s=None,
@@ -212,7 +227,7 @@ class Book:
             actual_s=time_s,
             actual_j=energy_j,
             actual_cost=took.cost,
-            clock_cost=cost(self._terms, took.elapsed_s, energy_j),
+            clock_cost=cost(self._terms_of(took.device), took.elapsed_s, energy_j),
             elapsed_s=took.elapsed_s,
             link_s=took.link_s,
             believed=took.believed,

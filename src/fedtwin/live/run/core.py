@@ -9,7 +9,9 @@ import math
 import re
 
 from fedtwin.coordinator import Decision, Now
+from fedtwin.formulas.compute import most_stray
 from fedtwin.formulas.cost import cost, within
+from fedtwin.formulas.terms import Terms
 from fedtwin.live.run import events
 from fedtwin.live.run.round import LEAST_COST_OF_NOTHING
 from fedtwin.live.run.state import Member, OpenTask, State
@@ -25,7 +27,14 @@ class Core(State):
     def join(self, name: str, hello: Hello, at_s: float) -> events.Joined:
         if hello.samples is None:
             raise ValueError("a device that joins says how many samples it trains on")
-        return events.Joined(at_s=at_s, name=name, samples=hello.samples, hardware=hello.hardware, measures=hello.measures)
+        return events.Joined(
+            at_s=at_s,
+            name=name,
+            samples=hello.samples,
+            hardware=hello.hardware,
+            measures=hello.measures,
+            own=hello.own.given if hello.own is not None else {},
+        )
 
     def start(self, at_s: float) -> events.Started:
         return events.Started(at_s=at_s, names=sorted(self.members, key=_natural))
@@ -94,7 +103,8 @@ class Core(State):
         device = asked.device
         if isinstance(answer, Decline):
             return events.Declined(at_s=at_s, device=device, reason=answer.reason, gain=answer.gain, cpu_hz=answer.cpu_hz)
-        if reason := self._impossible(answer):
+        joined = self.members[self.names[device]].joined
+        if reason := self._impossible(answer, self.terms_of(device), joined):
             return events.Declined(at_s=at_s, device=device, reason=reason)
         time_s, energy_j = answer.compute_s + answer.upload_s, answer.compute_j + answer.upload_j
         return events.Dispatched(
@@ -103,8 +113,9 @@ class Core(State):
             device=device,
             round=asked.round,
             version=self.version,
-            **answer.model_dump(exclude={"kind", "protocol"}),
-            cost=cost(self.terms, time_s, energy_j),
+            **answer.model_dump(exclude={"kind", "protocol", "samples"}),
+            samples=answer.samples or joined.samples,
+            cost=cost(self.terms_of(device), time_s, energy_j),
             deadline_s=self._deadline_s(at_s, time_s),
         )
 
@@ -132,7 +143,7 @@ class Core(State):
     def give_up(self, task: OpenTask, at_s: float, reason: str, status: events.StatusAfter) -> events.GivenUp:
         """Charged by the server's clock and the predicted energy, and no less than an update at both its limits."""
         sent = task.sent
-        charged = cost(self.terms, at_s - sent.at_s, sent.compute_j + sent.upload_j)
+        charged = cost(self.terms_of(sent.device), at_s - sent.at_s, sent.compute_j + sent.upload_j)
         return events.GivenUp(
             at_s=at_s,
             token=sent.token,
@@ -155,9 +166,11 @@ class Core(State):
     def _anyone_idle(self) -> bool:
         return any(device.status == "idle" for device in self.twin.devices)
 
-    def _impossible(self, offer: Accept) -> str | None:
-        """Why an offer cannot be what a device that keeps to its limits would make."""
-        terms, compute = self.terms, self.config.compute
+    def _impossible(self, offer: Accept, terms: Terms, joined: events.Joined) -> str | None:
+        """Why an offer cannot be what a device that keeps to its limits, and to what it announced, would make."""
+        compute, samples = self.config.compute, offer.samples or joined.samples
+        if abs(samples - joined.samples) > most_stray(joined.samples, joined.own.get("samples_spread", 0.0)):
+            return f"offer: samples = {samples}, and {joined.samples} were announced"
         if not compute.cpu_hz_floor <= offer.cpu_hz <= 10.0 * compute.cpu_hz_max:
             return f"offer: cpu_hz = {offer.cpu_hz:g} is out of range"
         if not within(offer.power_w, terms.max_power_w):

@@ -28,13 +28,14 @@ class Began(_Event):
 
 
 class Joined(_Event):
-    """A device nobody knew has announced itself."""
+    """A device nobody knew has announced itself; ``own`` is what is not as configured of it (``wire.protocol.Own``)."""
 
     kind: Literal["joined"] = "joined"
     name: str
     samples: int
     hardware: dict[str, str]
     measures: list[str]
+    own: dict[str, float] = Field(default_factory=dict)
 
 
 class Started(_Event):
@@ -90,7 +91,10 @@ class Passed(_Event):
 
 
 class Dispatched(_Event):
-    """The device asked last took the round: its task, bound to it and to the model's version, and what it predicted."""
+    """The device asked last took the round: its task, bound to it and to the model's version, and what it predicted.
+
+    ``samples`` is D_n(t); without, it is the number that the device joined with.
+    """
 
     kind: Literal["dispatched"] = "dispatched"
     token: str
@@ -106,6 +110,7 @@ class Dispatched(_Event):
     upload_j: float
     cost: float
     deadline_s: float
+    samples: int | None = None
 
 
 class KeptUpload(BaseModel):

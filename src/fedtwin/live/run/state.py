@@ -5,19 +5,18 @@ A replay gives the events of a ledger to ``apply``, and the same state comes bac
 
 from collections import OrderedDict
 from dataclasses import dataclass
-from functools import partial
 
 from fedtwin.config import Config, LiveConfig
 from fedtwin.coordinator import Coordinator
 from fedtwin.draws import Purpose, ranks
 from fedtwin.errors import FedtwinError
 from fedtwin.formulas.power import full_power_plan, optimal_plan
-from fedtwin.formulas.terms import terms_of
+from fedtwin.formulas.terms import Quantities, Terms, terms_of
 from fedtwin.formulas.timeout import timeout_of
 from fedtwin.live.run import events
 from fedtwin.live.run.events import Event
 from fedtwin.live.run.round import Round, Selection
-from fedtwin.policies import OraclePolicy, Policy, knobs_of, plain_knobs_of, policy_of
+from fedtwin.policies import OraclePolicy, Policy, Prediction, knobs_of, plain_knobs_of, policy_of
 from fedtwin.prediction import predict
 from fedtwin.twin import Twin, new_twin
 from fedtwin.twin.update import Offer
@@ -41,6 +40,10 @@ class Member:
     device: int | None = None
     quarantined_until_s: float | None = None
     quarantine_reason: str | None = None
+
+    def terms(self, configured: Terms) -> Terms:
+        """Those of the run, and what is the device's own in their place."""
+        return configured._replace(**{name: self.joined.own[name] for name in Quantities._fields if name in self.joined.own})
 
 
 class State:
@@ -134,6 +137,14 @@ class State:
         member = self.members.get(name)
         return member.device if member is not None else None
 
+    def terms_of(self, device: int) -> Terms:
+        """Those of a device that has a number."""
+        return self.members[self.names[device]].terms(self.terms)
+
+    def samples_of(self, sent: events.Dispatched) -> int:
+        """What a task is trained on."""
+        return self.members[self.names[sent.device]].joined.samples if sent.samples is None else sent.samples
+
     def task_of(self, device: int) -> OpenTask | None:
         token = self._task_of.get(device)
         return self.open[token] if token is not None else None
@@ -217,7 +228,7 @@ class State:
             self.tie_ranks,
             policy_name=self.config.policy.name,
             learn_on_selection=False,
-            predict=partial(predict, optimal_plan if self._keeps_limits else full_power_plan, self.terms),
+            predict=self._predict,
             gain_known=self.config.twin.gain,
         )
         self._places = ranks(seed, Purpose.START, len(samples)).tolist()
@@ -225,6 +236,10 @@ class State:
         for member in self.members.values():
             if member.quarantined_until_s is not None and member.device is not None:
                 self._coordinator.set_status(member.device, "quarantined")
+
+    def _predict(self, device: int, gain: float, cpu_hz: float, samples: float) -> Prediction:
+        rule = optimal_plan if self._keeps_limits else full_power_plan
+        return predict(rule, self.terms_of(device), gain, cpu_hz, samples)
 
     def _asked(self, event: events.Asked) -> None:
         if event.round == 0:
@@ -247,7 +262,7 @@ class State:
     def _dispatched(self, event: events.Dispatched) -> None:
         counted = event.round > 0
         time_s, energy_j = event.compute_s + event.upload_s, event.compute_j + event.upload_j
-        offer = Offer(event.gain, event.cpu_hz, event.compute_s, event.cost, time_s, energy_j)
+        offer = Offer(event.gain, event.cpu_hz, event.compute_s, event.cost, time_s, energy_j, self.samples_of(event))
         self.coordinator.accept(event.device, offer, event.at_s, counted=counted)
         self.open[event.token] = OpenTask(event, self.changes)
         self._task_of[event.device] = event.token

@@ -11,6 +11,7 @@ import pyarrow.parquet as pq
 
 from fedtwin.config import identity_of
 from fedtwin.files import write_whole
+from fedtwin.formulas.terms import Quantities
 from fedtwin.live.run.book import Book
 from fedtwin.live.run.core import Core
 from fedtwin.live.run.ledger import LEDGER_NAME, read_events
@@ -72,12 +73,14 @@ def tables_of(state: State, book: Book) -> dict[str, pa.Table]:
 
 def _devices(state: State, book: Book) -> pa.Table:
     count = len(state.names)
+    own = [book.own(device) for device in range(count)]
     columns = {
         "device": list(range(count)),
         "distance_m": [math.nan] * count,
         "path_gain": [math.nan] * count,
         "cpu_hz_mean": [book.cpu_hz.get(device, math.nan) for device in range(count)],
-        "samples": [book.samples[name] for name in state.names],
+        "samples": [book.joined[name].samples for name in state.names],
+        **{name: [of_device[name] for of_device in own] for name in (*Quantities._fields, "samples_spread")},
         "tie_rank": state.tie_ranks if state.started else [],
     }
     table = pa.table({field.name: pa.array(columns[field.name], type=field.type) for field in DEVICES})
@@ -119,8 +122,11 @@ def summary_of(state: State, book: Book, described: Callable[[Summary], dict[str
 
 def _trained(state: State, book: Book) -> list[float]:
     """Samples of every device, once for each of its tasks that was mixed in; the first dispatches are counted in no mean."""
-    mixed_in = Counter(task["device"] for task in book.tasks.values() if task["round"] > 0 and task["outcome"] in MIXED_IN)
-    return [mixed_in[number] * device.samples.value for number, device in enumerate(state.twin.devices)]
+    trained: Counter[int] = Counter()
+    for token, task in book.tasks.items():
+        if task["round"] > 0 and task["outcome"] in MIXED_IN:
+            trained[task["device"]] += book.trained(token)
+    return [float(trained[device]) for device in range(len(state.twin.devices))]
 
 
 def read_tasks(folder: Path) -> pa.Table:

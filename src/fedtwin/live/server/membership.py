@@ -1,6 +1,7 @@
 """Who says hello, and what the devices tell of themselves meanwhile."""
 
 import logging
+import math
 import re
 import time
 from collections.abc import Mapping
@@ -11,7 +12,7 @@ from nats.aio.msg import Msg
 from pydantic import ValidationError
 
 from fedtwin.live.logs import say
-from fedtwin.live.run.admission import most_samples
+from fedtwin.live.run.admission import most_of_own, most_samples
 from fedtwin.live.server.context import EdgeContext
 from fedtwin.live.wire.objects import make_bucket
 from fedtwin.live.wire.protocol import NAME, Hello, Telemetry, Welcome, misfit
@@ -23,7 +24,7 @@ class Membership:
 
     def __init__(self, context: EdgeContext) -> None:
         self._context, self._run, self._core = context, context.run, context.core
-        self._most_samples = most_samples(context.run.config)
+        self._most_samples, self._most_of_own = most_samples(context.run.config), most_of_own(context.run.config)
 
     async def open(self) -> None:
         subjects, client = self._context.subjects, self._context.client
@@ -64,7 +65,17 @@ class Membership:
         known = self._core.members.get(name)
         if known is not None and hello.samples is not None and hello.samples != known.joined.samples:
             return f"samples: {known.joined.samples} were announced before, now {hello.samples}"
-        return None if hello.tensors is None else self._other_model(hello.tensors)
+        return self._unfit(name, hello) or (None if hello.tensors is None else self._other_model(hello.tensors))
+
+    def _unfit(self, name: str, hello: Hello) -> str | None:
+        """Why what a device announces of its own is not taken: it would buy preference, or is not what it was."""
+        own, known = hello.own.given if hello.own is not None else {}, self._core.members.get(name)
+        for quantity, value in own.items():
+            if value > self._most_of_own.get(quantity, math.inf):
+                return f"own: {quantity} = {value:g} is over {self._most_of_own[quantity]:g}, the most in this fleet"
+        if known is not None and hello.samples is not None and own != known.joined.own:
+            return f"own: {known.joined.own} was announced before, now {own}"
+        return None
 
     def _other_model(self, tensors: Mapping[str, tuple[int, ...]]) -> str | None:
         """Why the network that a device would train is not the run's: it is made for the device's images and labels."""

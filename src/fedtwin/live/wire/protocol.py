@@ -28,6 +28,7 @@ Gain = Annotated[float, Field(gt=1e-60, le=1.0)]
 CpuHz = Annotated[float, Field(ge=1e6, le=1e12)]
 Watts = Annotated[float, Field(ge=0, le=1e6)]
 Loss = Annotated[float, Field(ge=-1e30, le=1e30)]
+Amount = Annotated[float, Field(ge=1e-40, le=1e40)]
 Shape = Annotated[tuple[Annotated[int, Field(ge=0, le=10**12)], ...], Field(max_length=16)]
 MOST_TENSORS = 4096
 
@@ -89,11 +90,30 @@ class Telemetry(Message):
     busy: bool = False
 
 
+class Own(BaseModel):
+    """What a device has of its own in place of the configured value: p_n^max, c_n, z_n, its T_max and E_max.
+
+    ``samples_spread``: its D_n(t) is within ``samples`` · (1 ± this).
+    """
+
+    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
+    max_power_w: Amount | None = None
+    cycles_per_sample: Amount | None = None
+    update_bits: Amount | None = None
+    max_time_s: Amount | None = None
+    max_energy_j: Amount | None = None
+    samples_spread: Annotated[float, Field(ge=0, le=0.99)] | None = None
+
+    @property
+    def given(self) -> dict[str, float]:
+        return self.model_dump(exclude_none=True)
+
+
 class Hello(Message):
     """A device announces itself, or is heard again after a reconnect. Without ``samples`` it only asks for the settings.
 
     ``fresh``: the device has just been started, so a task it had before is lost. ``tensors``: the names and shapes of the
-    network that it will train, where it knows them.
+    network that it will train, where it knows them. ``own``: what is not as configured of it.
     """
 
     samples: Annotated[int, Field(ge=1, le=10**12)] | None = None
@@ -103,6 +123,7 @@ class Hello(Message):
     )
     measures: list[Annotated[str, Field(max_length=40)]] = Field(default_factory=list, max_length=20)
     tensors: dict[Annotated[str, Field(max_length=200)], Shape] | None = Field(None, max_length=MOST_TENSORS)
+    own: Own | None = None
 
 
 class Welcome(Message):
@@ -124,7 +145,10 @@ class Ask(Message):
 
 
 class Accept(Message):
-    """The device takes the round: its link, its CPU, the power it chose and what the update will take."""
+    """The device takes the round: its link, its CPU, the power it chose and what the update will take.
+
+    ``samples`` is D_n(t), where it is not the number of its hello.
+    """
 
     kind: Literal["accept"] = "accept"
     gain: Gain
@@ -134,6 +158,7 @@ class Accept(Message):
     upload_s: Seconds
     compute_j: Joules
     upload_j: Joules
+    samples: Annotated[int, Field(ge=1, le=10**12)] | None = None
 
 
 class Decline(Message):

@@ -23,6 +23,7 @@ from fedtwin.sim.fast.steps import (
     observe,
     rate,
     select,
+    terms_in,
     total_queue_now,
     view_of,
     write_row,
@@ -38,15 +39,14 @@ def begin(state: State, rules: Rules, places: NDArray[np.int32]) -> bool:
             return False
         device = places[run.dispatched]
         known = fleet.devices[device]
-        draw = draw_of(rules, fleet.places[device], device, 0, run.clock_s)
-        plan = answer_of(rules, known, draw)
+        draw, terms = draw_of(rules, fleet, device, 0, run.clock_s), terms_in(rules, fleet, device)
+        plan = answer_of(terms, draw)
         if keep:
             place = float(run.dispatched)
-            write_row(
-                run, rows[run.rows], rules, device, known.samples, draw, plan, plan.cost, place, 0.0, 0.0, math.nan, math.nan
-            )
+            write_row(run, rows[run.rows], terms, device, draw, plan, plan.cost, place, 0.0, 0.0, math.nan, math.nan)
         if plan.feasible:
             hear_of_link(rules, known, fleet.heard[device], run.clock_s, draw)
+            known.samples = draw.samples
             depart(rules, run, known, fleet.heard[device], state.flights, device, plan, False)
         run.dispatched += 1
     if rules.indexed:
@@ -91,14 +91,14 @@ def play(state: State, rules: Rules, pause_at: int) -> bool:
         if run.first_decliner == NOBODY:
             check_choice(fleet, rules, run, device)
         known = devices[device]
-        draw = draw_of(rules, fleet.places[device], device, run.round, run.clock_s)
-        plan = answer_of(rules, known, draw)
+        draw, terms = draw_of(rules, fleet, device, run.round, run.clock_s), terms_in(rules, fleet, device)
+        plan = answer_of(terms, draw)
         total_queue = total_queue_now(run, rules)
         if keep:
             view = view_of(rules, fleet, run, device, run.round)
             score = rate(rules, fleet, run, view)
             write_row(
-                run, rows[run.rows], rules, device, known.samples, draw, plan, plan.cost, score, view.queue, total_queue,
+                run, rows[run.rows], terms, device, draw, plan, plan.cost, score, view.queue, total_queue,
                 gain_known(rules, fleet, run, device, run.round), gain_age_s(fleet, run, device),
             )  # fmt: skip
         hear_of_arrival(run)
@@ -106,8 +106,8 @@ def play(state: State, rules: Rules, pause_at: int) -> bool:
             hear_of_link(rules, known, fleet.heard[device], run.clock_s, draw)
         known.free = False
         if plan.feasible:
-            charge(run, curve, rules, plan, plan.cost, plan.compute_s + plan.upload_s, total_queue)
-            select(run, known, rules, run.round)
+            charge(run, curve, terms, plan, plan.cost, plan.compute_s + plan.upload_s, total_queue)
+            select(run, known, fleet.heard[device], rules, run.round, draw.samples)
             if rules.learn_on_selection:
                 time_s, energy_j = plan.compute_s + plan.upload_s, plan.compute_j + plan.upload_j
                 observe(rules, known, fleet.own, run.round, device, plan.cost, time_s, energy_j)
@@ -141,7 +141,7 @@ def depart(
 
 
 def arrive(run: Records, fleet: Fleet, flights: Records, rules: Rules) -> int:
-    """The earliest upload is mixed in and its device is free; with nothing on its way the clock moves by T_max."""
+    """The earliest upload is mixed in and its device is free; with nothing on its way the clock moves by the run's T_max."""
     if run.flights == 0:
         run.clock_s = run.clock_s + rules.terms.max_time_s
         return NOBODY

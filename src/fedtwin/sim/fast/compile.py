@@ -62,7 +62,7 @@ def exchanged_in(config: Config) -> Exchanged:
     """What a configuration names."""
     world = config.world
     names = {"policy.name": config.policy.name, "world.channel": world.channel, "world.load": world.load}
-    names["world.availability"] = world.availability
+    names |= {"world.availability": world.availability, "world.sensing": world.sensing}
     return Exchanged(policy_of(config), power_rule(config), config.run.mode, parts_of(config), config.twin.gain, names)
 
 
@@ -108,6 +108,7 @@ def own_functions(what: Exchanged) -> list[OwnFunction]:
         (parts.channel.gain, steps.gain_of_channel, "world.channel", parts.channel),
         (parts.load.cpu_hz, steps.cpu_hz_of_load, "world.load", parts.load),
         (parts.availability.available, steps.answers, "world.availability", parts.availability),
+        (parts.sensing.samples, steps.samples_of_sensing, "world.sensing", parts.sensing),
     ]
     return [
         *(OwnFunction(function, place, "policy.name", declared) for function, place in of_policy if function is not None),
@@ -216,16 +217,21 @@ def _of_records(what: Exchanged) -> Replaced:
         steps.channel_settings_in: steps.no_settings,
         steps.load_settings_in: steps.no_settings,
         steps.availability_settings_in: steps.no_settings,
+        steps.sensing_settings_in: steps.no_settings,
     }
-    records = (policy.state, policy.settings, parts.channel.settings, parts.load.settings, parts.availability.settings)
+    world = (parts.channel, parts.load, parts.availability, parts.sensing)
+    records = (policy.state, policy.settings, *(part.settings for part in world))
     if all(record is None for record in records):
         return found
     from fedtwin.sim.fast import named
 
-    makers = (named.state_of, named.knobs_of, named.channel_settings_of, named.load_settings_of, named.availability_settings_of)
+    makers = (
+        *(named.state_of, named.knobs_of),
+        *(named.channel_settings_of, named.load_settings_of, named.availability_settings_of, named.sensing_settings_of),
+    )
     places: tuple[Any, ...] = (
         *(steps.own_state, steps.knobs_in),
-        *(steps.channel_settings_in, steps.load_settings_in, steps.availability_settings_in),
+        *(steps.channel_settings_in, steps.load_settings_in, steps.availability_settings_in, steps.sensing_settings_in),
     )
     found |= {place: make(record) for place, make, record in zip(places, makers, records, strict=True) if record is not None}
     return found | ({steps.hear: named.hear_by_policy} if policy.state is not None else {})
@@ -273,7 +279,7 @@ def _whose(what: Exchanged) -> str:
 
 def _called(what: Exchanged) -> str:
     """By the policy's name, and that of a channel of another world."""
-    others = [name for name in list(what.names.values())[1:] if name not in ("rayleigh", "normal", "always")]
+    others = [name for name in list(what.names.values())[1:] if name not in ("rayleigh", "normal", "always", "uniform")]
     return ", ".join([what.names["policy.name"], *others])
 
 

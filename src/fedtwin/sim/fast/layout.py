@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from fedtwin.formulas.terms import Terms
+from fedtwin.formulas.terms import Quantities, Terms
 from fedtwin.policies.base import Knobs
 from fedtwin.records.arrays import DTYPES
 from fedtwin.records.schema import ARROW, ROUND_COLUMNS, TIMEOUT_COLUMNS
@@ -46,12 +46,13 @@ HEARD = np.dtype(
         ("version", np.int64),
         ("task_s", np.float64),
         ("task_j", np.float64),
-        ("dropped_samples", np.float64),
+        ("trained", np.float64),
     ],
     align=True,
 )
-"""What few policies look at of a device: when its facts were heard of, the model it holds, what its task takes; and the samples
-that it has trained on in vain.
+"""What few policies look at of a device: when its facts were heard of, the model it holds, what its task takes.
+
+``trained`` is kept up always: the samples of all its selections but those whose upload was dropped.
 """
 
 PLACE = np.dtype(
@@ -65,6 +66,12 @@ PLACE = np.dtype(
     align=True,
 )
 """What only the world knows of a device."""
+
+OWN = np.dtype([(name, np.float64) for name in Quantities._fields], align=True)
+"""The terms that are a device's own."""
+
+SENSOR = np.dtype([("mean", np.int64), ("spread", np.float64), ("stream", np.uint64)], align=True)
+"""What the world knows of a device's samples."""
 
 FLIGHT = np.dtype(
     [
@@ -82,6 +89,7 @@ ANSWER = np.dtype(
         ("device", np.int64),
         ("gain", np.float64),
         ("cpu_hz", np.float64),
+        ("samples", np.float64),
         ("score", np.float64),
         ("queue", np.float64),
         ("total_queue", np.float64),
@@ -147,6 +155,7 @@ class Rules(NamedTuple):
     """What does not change in a run. ``noted``: HEARD is kept up, for a policy that looks at it or for the rows.
 
     ``timeout_s``: of a synchronous round, infinite where it waits for all.
+    ``own``: devices have terms of their own; ``senses``: D_n(t) is asked for, because it may differ from D_n.
     """
 
     terms: Terms
@@ -159,19 +168,27 @@ class Rules(NamedTuple):
     channel_settings: Any
     load_settings: Any
     availability_settings: Any
+    sensing_settings: Any
     learn_on_selection: bool
     indexed: bool
     noted: bool
+    own: bool
+    senses: bool
     timeout_s: float
 
 
 class Fleet(NamedTuple):
-    """One entry per device in each: DEVICE, HEARD, PLACE, and the policy's own state of it."""
+    """One entry per device in each: DEVICE, HEARD, PLACE, the policy's own state of it, OWN and SENSOR.
+
+    The last two are empty where nobody has terms of its own, and where D_n(t) is D_n.
+    """
 
     devices: Records
     heard: Records
     places: Records
     own: NDArray[np.float64]
+    terms: Records
+    sensors: Records
 
 
 class State(NamedTuple):

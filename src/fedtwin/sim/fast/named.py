@@ -56,6 +56,14 @@ def load_settings_of(record: Any) -> Any:
 
 
 @cache
+def sensing_settings_of(record: Any) -> Any:
+    def sensing_settings_in(rules: Rules) -> Any:
+        return record(*rules.sensing_settings)
+
+    return sensing_settings_in
+
+
+@cache
 def availability_settings_of(record: Any) -> Any:
     def availability_settings_in(rules: Rules) -> Any:
         return record(*rules.availability_settings)

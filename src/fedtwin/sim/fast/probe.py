@@ -28,8 +28,9 @@ def best(state: State, rules: Rules, round_: int, by_scan: bool) -> int:
 
 
 def draws(state: State, rules: Rules, round_: int, asked: NDArray[np.int64], found: NDArray[np.float64]) -> None:
-    """What some devices would find at a round: gain, CPU frequency, and 1 where they answer."""
+    """What some devices would find at a round: gain, CPU frequency, 1 where they answer, and samples."""
     run = state.run[0]
     for place in range(len(asked)):
-        draw = draw_of(rules, state.fleet.places[asked[place]], asked[place], round_, run.clock_s)
+        draw = draw_of(rules, state.fleet, asked[place], round_, run.clock_s)
         found[place, 0], found[place, 1], found[place, 2] = draw.gain, draw.cpu_hz, draw.available
+        found[place, 3] = draw.samples

@@ -146,7 +146,7 @@ def _played(config: Config, state: State) -> Played:
         tally,
         float(run["clock_s"]),
         rounds,
-        state.devices["selections"] * state.devices["samples"] - state.fleet.heard["dropped_samples"],
+        state.fleet.heard["trained"],
         sum_of_queues(float(run["queue_sum"]), int(run["queue_round_sum"]), len(state.devices), rounds + 1, d_min),
         series_of(tally, [Point(*point) for point in state.curve.tolist()]),
     )

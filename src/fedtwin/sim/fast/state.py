@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 
 from fedtwin.config import Config
 from fedtwin.draws import Purpose, ranks, streams
-from fedtwin.formulas.terms import terms_of
+from fedtwin.formulas.terms import Quantities, terms_of
 from fedtwin.formulas.timeout import timeout_of
 from fedtwin.policies import knobs_of, policy_of
 from fedtwin.sim.fast.layout import (
@@ -19,10 +19,12 @@ from fedtwin.sim.fast.layout import (
     NEVER,
     NOBODY,
     NODE,
+    OWN,
     PLACE,
     POINT,
     ROW,
     RUN,
+    SENSOR,
     Fleet,
     Leaves,
     Records,
@@ -31,6 +33,7 @@ from fedtwin.sim.fast.layout import (
 )
 from fedtwin.world.fleet import FleetColumns
 from fedtwin.world.parts import Parts, parts_of
+from fedtwin.world.uniform_sensing import SENSING as UNIFORM
 
 FIRST_ANSWERS = 1024
 
@@ -58,6 +61,8 @@ def new_start(
         np.zeros(0, np.int32) if sync else np.argsort(ranks(config.run.seed, Purpose.START, len(tie_ranks))).astype(np.int32)
     )
     devices, parts, knobs = _devices(fleet, tie_ranks), parts_of(config), knobs_of(config)
+    terms = terms_of(config)
+    own, senses = fleet.has_own(terms), parts.sensing is not UNIFORM or bool(fleet.samples_spread.any())
     run = np.zeros(1, RUN)
     run["queue_round_sum"] = len(devices)
     run["first_decliner"] = run["arrived"] = run["staleness"] = NOBODY
@@ -67,7 +72,14 @@ def new_start(
     nodes, order = new_tournament(devices) if indexed else (np.zeros(0, NODE), np.zeros(0, np.int32))
     state = State(
         run,
-        Fleet(devices, _heard(len(devices)), _places(config, fleet, parts), _own(config, len(devices))),
+        Fleet(
+            devices,
+            _heard(len(devices)),
+            _places(config, fleet, parts),
+            _own(config, len(devices)),
+            _terms(fleet) if own else np.zeros(0, OWN),
+            _sensors(config, fleet, parts) if senses else np.zeros(0, SENSOR),
+        ),
         np.zeros(0 if sync else config.fleet.channels + 1, FLIGHT),
         np.zeros(FIRST_ANSWERS if sync else 0, ANSWER),
         nodes,
@@ -76,7 +88,7 @@ def new_start(
         np.zeros(rows, ROW),
     )
     rules = Rules(
-        terms_of(config),
+        terms,
         knobs._replace(settings=tuple(knobs.settings)),
         len(devices),
         config.fleet.channels,
@@ -86,9 +98,12 @@ def new_start(
         tuple(parts.channel_settings),
         tuple(parts.load_settings),
         tuple(parts.availability_settings),
+        tuple(parts.sensing_settings),
         not sync and config.policy.feedback == "on-selection",
         indexed,
         noted,
+        own,
+        senses,
         timeout_of(config),
     )
     return Start(state, rules, first)
@@ -116,6 +131,20 @@ def _places(config: Config, fleet: FleetColumns, parts: Parts) -> Records:
     for name, part in (("channel", parts.channel), ("load", parts.load), ("availability", parts.availability)):
         places[f"{name}_stream"] = streams(config.run.seed, part.purpose, len(places))
     return places
+
+
+def _terms(fleet: FleetColumns) -> Records:
+    terms = np.zeros(len(fleet.samples), OWN)
+    for name in Quantities._fields:
+        terms[name] = getattr(fleet, name)
+    return terms
+
+
+def _sensors(config: Config, fleet: FleetColumns, parts: Parts) -> Records:
+    sensors = np.zeros(len(fleet.samples), SENSOR)
+    sensors["mean"], sensors["spread"] = fleet.samples, fleet.samples_spread
+    sensors["stream"] = streams(config.run.seed, parts.sensing.purpose, len(sensors))
+    return sensors
 
 
 def _own(config: Config, count: int) -> NDArray[np.float64]:

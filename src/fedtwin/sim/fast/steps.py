@@ -7,14 +7,23 @@ from numpy.typing import NDArray
 
 from fedtwin.formulas.cost import within
 from fedtwin.formulas.power import Plan, no_answer
-from fedtwin.formulas.terms import Terms
+from fedtwin.formulas.terms import Terms, own_terms
 from fedtwin.policies.base import Knobs, News, Prediction, View, as_if_told, last_if_nan
 from fedtwin.prediction import prediction_in
 from fedtwin.records.summary import tally_arrival, tally_selection
 from fedtwin.sim.fast.layout import Fleet, Records, Rules
 from fedtwin.sim.series import sample
 from fedtwin.twin.state import mean_cost, mean_heard, queue_after_selection, queue_at, sum_of_queues
-from fedtwin.world.parts import LEAST_CPU_HZ, LEAST_GAIN, MOST_CPU_HZ, MOST_GAIN, Moment, Processor
+from fedtwin.world.parts import (
+    LEAST_CPU_HZ,
+    LEAST_GAIN,
+    MOST_CPU_HZ,
+    MOST_GAIN,
+    Moment,
+    Processor,
+    Sensor,
+    is_number_of_samples,
+)
 from fedtwin.world.world import Draw
 
 NO_SCORES = "nobody has a score"
@@ -55,6 +64,11 @@ def cpu_hz_of_load(at: Moment, processor: Processor, settings: Any) -> float:
 
 def answers(at: Moment, settings: Any) -> bool:
     """The world's availability."""
+    raise NotImplementedError
+
+
+def samples_of_sensing(at: Moment, sensor: Sensor, settings: Any) -> float:
+    """The world's sensing."""
     raise NotImplementedError
 
 
@@ -123,6 +137,11 @@ def availability_settings_in(rules: Rules) -> Any:
     raise NotImplementedError
 
 
+def sensing_settings_in(rules: Rules) -> Any:
+    """The sensing's."""
+    raise NotImplementedError
+
+
 # What takes their places where nothing is declared
 
 
@@ -153,7 +172,8 @@ def no_settings(rules: Rules) -> Any:  # noqa: ARG001
 # The world
 
 
-def draw_of(rules: Rules, place: Records, device: int, round_: int, clock_s: float) -> Draw:
+def draw_of(rules: Rules, fleet: Fleet, device: int, round_: int, clock_s: float) -> Draw:
+    place = fleet.places[device]
     processor = Processor(place.cpu_hz_mean, rules.std_hz, rules.floor_hz)
     at_load = Moment(place.load_stream, device, round_, clock_s)
     at_availability = Moment(place.availability_stream, device, round_, clock_s)
@@ -162,8 +182,23 @@ def draw_of(rules: Rules, place: Records, device: int, round_: int, clock_s: flo
             true_gain(rules, place, device, round_, clock_s),
             cpu_hz_of_load(at_load, processor, load_settings_in(rules)),
             answers(at_availability, availability_settings_in(rules)),
+            samples_now(rules, fleet, device, round_, clock_s),
         )
     )
+
+
+def samples_now(rules: Rules, fleet: Fleet, device: int, round_: int, clock_s: float) -> Any:
+    """D_n(t); where it never changes, it is what the twin knows."""
+    if not rules.senses:
+        return fleet.devices[device].samples
+    sensor = fleet.sensors[device]
+    at = Moment(sensor.stream, device, round_, clock_s)
+    return float(samples_of_sensing(at, Sensor(sensor.mean, sensor.spread), sensing_settings_in(rules)))
+
+
+def terms_in(rules: Rules, fleet: Fleet, device: int) -> Terms:
+    """Those of the device."""
+    return own_terms(rules.terms, fleet.terms[device]) if rules.own else rules.terms
 
 
 def true_gain(rules: Rules, place: Records, device: int, round_: int, clock_s: float) -> float:
@@ -179,22 +214,24 @@ def trust_draw(draw: Draw) -> Draw:
 def refuse_draw(draw: Draw) -> Draw:
     if not LEAST_GAIN <= draw.gain <= MOST_GAIN or not LEAST_CPU_HZ <= draw.cpu_hz <= MOST_CPU_HZ:
         raise FloatingPointError(NO_DRAW)
+    if not is_number_of_samples(draw.samples):
+        raise FloatingPointError(NO_DRAW)
     return draw
 
 
-def answer_of(rules: Rules, known: Records, draw: Draw) -> Plan:
+def answer_of(terms: Terms, draw: Draw) -> Plan:
     """``answer_always`` or ``answer_if_available``."""
     raise NotImplementedError
 
 
-def answer_always(rules: Rules, known: Records, draw: Draw) -> Plan:
-    return plan_of_power_rule(rules.terms, draw.gain, draw.cpu_hz, known.samples)
+def answer_always(terms: Terms, draw: Draw) -> Plan:
+    return plan_of_power_rule(terms, draw.gain, draw.cpu_hz, draw.samples)
 
 
-def answer_if_available(rules: Rules, known: Records, draw: Draw) -> Plan:
+def answer_if_available(terms: Terms, draw: Draw) -> Plan:
     if not draw.available:
         return no_answer()
-    return plan_of_power_rule(rules.terms, draw.gain, draw.cpu_hz, known.samples)
+    return plan_of_power_rule(terms, draw.gain, draw.cpu_hz, draw.samples)
 
 
 # The policy
@@ -205,8 +242,8 @@ def raw_by_policy(rules: Rules, fleet: Fleet, run: Records, view: View) -> float
 
 
 def raw_by_oracle(rules: Rules, fleet: Fleet, run: Records, view: View) -> float:
-    draw = draw_of(rules, fleet.places[view.device], view.device, view.round, run.clock_s)
-    return score_of_oracle(view, answer_of(rules, fleet.devices[view.device], draw).cost, knobs_in(rules))
+    draw = draw_of(rules, fleet, view.device, view.round, run.clock_s)
+    return score_of_oracle(view, answer_of(terms_in(rules, fleet, view.device), draw).cost, knobs_in(rules))
 
 
 def rate(rules: Rules, fleet: Fleet, run: Records, view: View) -> float:
@@ -290,7 +327,7 @@ def gain_last_heard(rules: Rules, fleet: Fleet, run: Records, device: int, round
 
 def gain_of_this_moment(rules: Rules, fleet: Fleet, run: Records, device: int, round_: int) -> float:
     gain = true_gain(rules, fleet.places[device], device, round_, run.clock_s)
-    return checked(Draw(gain, LEAST_CPU_HZ, True)).gain
+    return checked(Draw(gain, LEAST_CPU_HZ, True, fleet.devices[device].samples)).gain
 
 
 def mean_of_heard_gains(rules: Rules, fleet: Fleet, run: Records, device: int, round_: int) -> float:  # noqa: ARG001
@@ -310,8 +347,9 @@ def predicted(rules: Rules, fleet: Fleet, device: int, gain: float) -> Predictio
     cpu_hz = mean_heard(fleet.heard[device].cpu_hz_sum, fleet.heard[device].gains)
     if math.isnan(gain) or math.isnan(cpu_hz):
         return Prediction(math.nan, math.nan, math.nan, False, False)
-    plan = plan_of_power_rule(rules.terms, gain, cpu_hz, fleet.devices[device].samples)
-    by_its_cpu = plan_of_power_rule(rules.terms, gain, cpu_hz, 0.0).feasible if not plan.feasible else False
+    terms = terms_in(rules, fleet, device)
+    plan = plan_of_power_rule(terms, gain, cpu_hz, fleet.devices[device].samples)
+    by_its_cpu = plan_of_power_rule(terms, gain, cpu_hz, 0.0).feasible if not plan.feasible else False
     return prediction_in(plan, by_its_cpu)
 
 
@@ -348,10 +386,12 @@ def total_queue_now(run: Records, rules: Rules) -> float:
     return sum_of_queues(run.queue_sum, run.queue_round_sum, rules.devices, run.round, rules.knobs.min_mean_samples)
 
 
-def select(run: Records, known: Records, rules: Rules, round_: int) -> None:
+def select(run: Records, known: Records, heard: Records, rules: Rules, round_: int, samples: float) -> None:
     """A counted selection drains the device's virtual queue."""
     d_min = rules.knobs.min_mean_samples
-    queue = queue_after_selection(queue_at(known.queue, known.queue_round, round_, d_min), known.samples, d_min)
+    queue = queue_after_selection(queue_at(known.queue, known.queue_round, round_, d_min), samples, d_min)
+    known.samples = samples
+    heard.trained = heard.trained + samples
     run.queue_sum = run.queue_sum + (queue - known.queue)
     run.queue_round_sum += (round_ + 1) - known.queue_round
     known.queue = queue
@@ -364,21 +404,21 @@ def hear_of_arrival(run: Records) -> None:
         tally_arrival(run, run.round, run.staleness)
 
 
-def charge(run: Records, curve: Records, rules: Rules, plan: Plan, cost: float, charged_s: float, total_queue: float) -> None:
+def charge(run: Records, curve: Records, terms: Terms, plan: Plan, cost: float, charged_s: float, total_queue: float) -> None:
     """A selection goes into the sums, and into the series where a point is reached."""
-    time_ok = within(plan.compute_s + plan.upload_s, rules.terms.max_time_s)
-    energy_ok = within(plan.compute_j + plan.upload_j, rules.terms.max_energy_j)
+    time_ok = within(plan.compute_s + plan.upload_s, terms.max_time_s)
+    energy_ok = within(plan.compute_j + plan.upload_j, terms.max_energy_j)
     tally_selection(run, run.round, cost, charged_s, plan.compute_j + plan.upload_j, time_ok, energy_ok)
     sample(run, curve, run.round, total_queue)
 
 
 def write_row(
-    run: Records, row: Records, rules: Rules, device: int, samples: float, draw: Draw, plan: Plan,
+    run: Records, row: Records, terms: Terms, device: int, draw: Draw, plan: Plan,
     cost: float, score: float, queue: float, total_queue: float, known_gain: float, known_gain_age_s: float,
 ) -> None:  # fmt: skip
-    terms, spent = rules.terms, plan.feasible
+    spent = plan.feasible
     row.round, row.clock_s, row.arrived, row.staleness = run.round, run.clock_s, run.arrived, run.staleness
-    row.device, row.samples, row.gain, row.cpu_hz = device, int(samples), draw.gain, draw.cpu_hz
+    row.device, row.samples, row.gain, row.cpu_hz = device, int(draw.samples), draw.gain, draw.cpu_hz
     row.power_w, row.compute_s, row.upload_s = plan.power_w, plan.compute_s, plan.upload_s
     row.compute_j, row.upload_j, row.cost = plan.compute_j, plan.upload_j, cost
     row.score, row.queue, row.total_queue = score, queue, total_queue

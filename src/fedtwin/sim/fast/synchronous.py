@@ -21,6 +21,7 @@ from fedtwin.sim.fast.steps import (
     observe,
     rate,
     select,
+    terms_in,
     total_queue_now,
     view_of,
     write_row,
@@ -73,10 +74,10 @@ def ask(state: State, rules: Rules) -> bool:
         check_choice(fleet, rules, run, device)
     known = fleet.devices[device]
     view = view_of(rules, fleet, run, device, run.round)
-    draw = draw_of(rules, fleet.places[device], device, run.round, run.clock_s)
-    plan = answer_of(rules, known, draw)
+    draw = draw_of(rules, fleet, device, run.round, run.clock_s)
+    plan = answer_of(terms_in(rules, fleet, device), draw)
     answer = state.answers[run.answers]
-    answer.device, answer.gain, answer.cpu_hz = device, draw.gain, draw.cpu_hz
+    answer.device, answer.gain, answer.cpu_hz, answer.samples = device, draw.gain, draw.cpu_hz, draw.samples
     answer.score, answer.queue = rate(rules, fleet, run, view), view.queue
     answer.known_gain = gain_known(rules, fleet, run, device, run.round)
     answer.known_gain_age_s = gain_age_s(fleet, run, device)
@@ -107,8 +108,9 @@ def settle_round(state: State, rules: Rules) -> None:
             if is_late(rules, answer):
                 answer.compute_j = computed_until_j(rules.timeout_s, answer.compute_s, answer.compute_j)
                 answer.upload_j = sent_until_j(rules.timeout_s, answer.compute_s, answer.power_w)
-            select(run, state.fleet.devices[answer.device], rules, run.round)
-            state.fleet.heard[answer.device].version = run.version
+            heard = state.fleet.heard[answer.device]
+            select(run, state.fleet.devices[answer.device], heard, rules, run.round, answer.samples)
+            heard.version = run.version
     run.slowest_s = min(run.slowest_s, rules.timeout_s)
 
 
@@ -126,17 +128,18 @@ def close_round(state: State, rules: Rules) -> bool:
         answer = state.answers[run.emitted]
         known = fleet.devices[answer.device]
         plan = plan_in(answer)
-        charged = cost(rules.terms, run.slowest_s, answer.compute_j + answer.upload_j)
+        terms = terms_in(rules, fleet, answer.device)
+        charged = cost(terms, run.slowest_s, answer.compute_j + answer.upload_j)
         late = is_late(rules, answer)
         if keep:
             rows[run.rows].dropped = late
-            draw = Draw(answer.gain, answer.cpu_hz, answer.available)
+            draw = Draw(answer.gain, answer.cpu_hz, answer.available, answer.samples)
             write_row(
-                run, rows[run.rows], rules, answer.device, known.samples, draw, plan, charged,
+                run, rows[run.rows], terms, answer.device, draw, plan, charged,
                 answer.score, answer.queue, answer.total_queue, answer.known_gain, answer.known_gain_age_s,
             )  # fmt: skip
         if answer.feasible:
-            charge(run, state.curve, rules, plan, charged, run.slowest_s, answer.total_queue)
+            charge(run, state.curve, terms, plan, charged, run.slowest_s, answer.total_queue)
             known.compute_s = answer.compute_s
             fleet.heard[answer.device].compute_at_s = run.clock_s if late else run.clock_s + run.slowest_s
             observe(
@@ -144,7 +147,7 @@ def close_round(state: State, rules: Rules) -> bool:
             )
             if late:
                 tally_drop(run, answer.compute_j + answer.upload_j)
-                fleet.heard[answer.device].dropped_samples += known.samples
+                fleet.heard[answer.device].trained -= answer.samples
             else:
                 run.version += 1
         else:

@@ -16,7 +16,7 @@ import numpy as np
 from fedtwin.compiling import is_ours
 from fedtwin.config import Config
 from fedtwin.errors import EnginesDifferError, FedtwinError
-from fedtwin.formulas.power import Plan, full_power_plan, no_answer, optimal_plan
+from fedtwin.formulas.power import full_power_plan, no_answer, optimal_plan
 from fedtwin.policies import Policy, knobs_of
 from fedtwin.policies.base import View, last_if_nan
 from fedtwin.policies.checks import sentence_of_hidden_look, with_other_facts
@@ -136,11 +136,11 @@ class Watch:
         """A few devices look at their links and CPUs."""
         devices = len(self._state.devices)
         asked = self._random.sample(range(devices), min(devices, PAIRS))
-        compiled = np.zeros((len(asked), 3))
+        compiled = np.zeros((len(asked), 4))
         self._own.draws(self._state, self._rules, round_, np.array(asked, np.int64), compiled)
         for device, other in zip(asked, compiled.tolist(), strict=True):
             draw = self._world.draw(device, round_, self._clock_s)
-            for setting, one, found in zip(("channel", "load", "availability"), draw, other, strict=True):
+            for setting, one, found in zip(("channel", "load", "availability", "sensing"), draw, other, strict=True):
                 if not _same(float(one), found):
                     name = f"world.{setting}"
                     raise EnginesDifferError(
@@ -223,7 +223,7 @@ class Watch:
             self._clock_s - float(heard["compute_at_s"]),
             int(self._state.run["version"][0]) - int(heard["version"]),
             math.nan,
-            predict(self._plan, self._rules.terms, gain, cpu_hz, samples) if policy.predicts else (),
+            predict(self._plan, self._world.terms_of(device), gain, cpu_hz, samples) if policy.predicts else (),
             policy.state(*fleet.own[device].tolist()) if policy.state is not None else (),
         )
 
@@ -235,14 +235,11 @@ class Watch:
             return mean_heard(float(fleet.heard[device]["gain_sum"]), int(fleet.heard[device]["gains"]))
         return float(fleet.devices[device]["gain"])
 
-    def _plans(self, gain: float, cpu_hz: float, samples: float) -> Plan:
-        return self._plan(self._rules.terms, gain, cpu_hz, samples)
-
     def _true_cost(self, device: int, round_: int) -> float:
         draw = self._world.draw(device, round_, self._clock_s)
         if not draw.available:
             return no_answer().cost
-        return self._plans(draw.gain, draw.cpu_hz, float(self._state.devices[device]["samples"])).cost
+        return self._plan(self._world.terms_of(device), draw.gain, draw.cpu_hz, draw.samples).cost
 
     def _differ(self, round_: int, what: str) -> EnginesDifferError:
         return EnginesDifferError(

@@ -67,7 +67,7 @@ def test_the_gradient_is_the_slope_of_the_loss_along_a_line() -> None:
     line = np.random.default_rng(3).normal(size=weights.floats.shape)
     line = (line / np.linalg.norm(line)).astype(np.float32)
     ahead, behind = (
-        plainly(config, Weights(weights.floats + np.float32(sign * 1e-2) * line, weights.counters), shares)[0]
+        plainly(config, Weights((weights.floats + sign * 1e-2 * line).astype(np.float32), weights.counters), shares)[0]
         for sign in (1, -1)
     )
     slope = (ahead - behind) / 2e-2

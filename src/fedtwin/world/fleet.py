@@ -15,7 +15,7 @@ from fedtwin.config.fleet_csv import OWN, read_fleet_csv
 from fedtwin.draws import Purpose, streams, uniform, word
 from fedtwin.formulas.compute import most_stray
 from fedtwin.formulas.rate import path_gain as path_gain_at
-from fedtwin.formulas.terms import Quantities, Terms, terms_of
+from fedtwin.formulas.terms import Quantities, Terms, epochs_charged, terms_of
 
 DISTANCE, CPU, SAMPLES = range(3)
 WORD_OF = {name: number for number, name in enumerate((*Quantities._fields, "samples_spread"), start=SAMPLES + 1)}
@@ -127,8 +127,10 @@ def _uniform(starts: Any, name: str, least: float, most: float) -> Floats:
 
 
 def _with_own(config: Config, columns: "Columns", own: Mapping[str, Floats]) -> FleetColumns:
-    """What is not a device's own is as configured."""
+    """What is not a device's own is as configured. Its own c_n, too, is paid for every epoch, where epochs are charged."""
     terms, count = terms_of(config), len(columns[0])
+    if "cycles_per_sample" in own:
+        own = {**own, "cycles_per_sample": own["cycles_per_sample"] * epochs_charged(config)}
     configured = {name: getattr(terms, name) for name in Quantities._fields} | {"samples_spread": 0.0}
     found = [own.get(name, np.broadcast_to(value, count)) for name, value in configured.items()]
     return FleetColumns._make([*columns, *found, None])

@@ -32,6 +32,16 @@ def config_of(policy: str, devices: int, channels: int, rounds: int, seed: int, 
     return build_config({}, {**named, "policy.name": policy, "policy.feedback": "on-arrival", **more})
 
 
+UNLIKE = {
+    "fleet.max_power_w": [0.01, 0.5],
+    "fleet.cycles_per_sample": [2e6, 8e6],
+    "fleet.update_bits": [2e6, 9e6],
+    "fleet.max_time_s": [0.5, 1.2],
+    "fleet.max_energy_j": [0.3, 2.0],
+    "fleet.samples_spread": [0.0, 0.8],
+}
+
+
 class Script:
     """Plays the part of network and devices: they answer and report what the simulator's devices would."""
 
@@ -155,10 +165,12 @@ def test_the_live_core_decides_as_the_simulator(policy: str, devices: int, chann
     ("devices", "channels", "max_time_s", "timeout_s"),
     [(12, 5, 1.0, None), (12, 5, 1.0, 0.6), (9, 9, 0.7, 0.6), (6, 4, 0.42, 0.4), (6, 4, 0.42, 0.05)],
 )
+@pytest.mark.parametrize("unlike", [False, True])
 def test_synchronous_rounds_are_those_of_the_simulator(
-    policy: str, devices: int, channels: int, max_time_s: float, timeout_s: float | None
+    policy: str, devices: int, channels: int, max_time_s: float, timeout_s: float | None, unlike: bool
 ) -> None:
     more = {"objective.max_time_s": max_time_s, "policy.power": "optimal" if max_time_s < 1.0 else "max"}
+    more |= UNLIKE if unlike else {}
     config = config_of(policy, devices, channels, 300, 3, **more, **{"run.mode": "sync", "run.sync_timeout_s": timeout_s})
     script, book = Script(config), Book(config)
     script.play()
@@ -179,14 +191,6 @@ def test_synchronous_rounds_are_those_of_the_simulator(
     assert [device.selections for device in script.core.twin.devices] == [
         sum(row["device"] == n and not row["declined"] for row in rounds) for n in range(devices)
     ]
-UNLIKE = {
-    "fleet.max_power_w": [0.01, 0.5],
-    "fleet.cycles_per_sample": [2e6, 8e6],
-    "fleet.update_bits": [2e6, 9e6],
-    "fleet.max_time_s": [0.5, 1.2],
-    "fleet.max_energy_j": [0.3, 2.0],
-    "fleet.samples_spread": [0.0, 0.8],
-}
 
 
 @pytest.mark.filterwarnings("ignore::fedtwin.errors.FedtwinWarning")

@@ -115,7 +115,7 @@ class Book:
         assert self._current is not None
         self.took_s[event.round] = event.took_s
         for one in self._current.selections:
-            place, charge = self._row_of[one.sent.token], one.charge(self._terms, event.took_s)
+            place, charge = self._row_of[one.sent.token], one.charge(self._terms_of(one.sent.device), event.took_s)
             row = self.rows[place]
             assert row.compute_s is not None and row.upload_s is not None
             row = self._with(row, row.compute_s, row.upload_s, charge.compute_j, charge.upload_j, charge.cost)

@@ -336,7 +336,7 @@ class State:
         """Everybody in the round is charged, in the order of asking; who uploaded is idle, unless something befell it since."""
         coordinator, took_s = self.coordinator, event.took_s
         for selection in self._open_round.selections:
-            device, charge = selection.sent.device, selection.charge(self.terms, took_s)
+            device, charge = selection.sent.device, selection.charge(self.terms_of(selection.sent.device), took_s)
             status = self.twin.devices[device].status
             if isinstance(selection.ended, events.Applied):
                 took = selection.ended

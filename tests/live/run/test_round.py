@@ -5,6 +5,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from fedtwin import open_run
 from fedtwin.live.run import events, opening
 from fedtwin.live.run.ledger import Ledger, read_events
 from fedtwin.live.run.live_run import LiveRun
@@ -175,4 +176,26 @@ def test_what_a_round_holds_is_kept_until_it_is_closed(tmp_path: Path) -> None:
     last = {path.name for path in (tmp_path / "run" / "models").iterdir()}
     assert {name for name in last if name.startswith("model")} == {f"model-{n:012d}.safetensors" for n in (2, 3)}
     assert next(TOKENS)
+    live.close()
+
+
+def test_the_twin_and_the_rows_of_a_run_in_rounds_are_read_back(tmp_path: Path) -> None:
+    live = begun(tmp_path / "run", **SYNC, **{"run.sync_timeout_s": 0.3})
+    before = []
+    for number in range(3):
+        before.append(live.core.twin)
+        first, *others = opened(live)
+        for task in others:
+            assert deliver(live, task, weights(VALUES[task.device])) is None
+        live.commit(live.core.drop(live.core.open[first.token], live.now_s()))
+        assert open_run(tmp_path / "run").twin() == live.core.twin, number
+        assert live.close_round()
+    run = open_run(tmp_path / "run")
+    assert run.twin() == live.core.twin
+    assert [run.twin(round=round_ + 1) for round_ in range(3)] == before
+    rows = run.rounds.to_pylist()
+    assert [row["dropped"] for row in rows] == [True, False, False] * 3
+    assert {row["arrived"] for row in rows} == {None}
+    assert (run.summary["rounds"], run.summary["drops"], run.summary["uploads_applied"]) == (9, 3, 6)
+    assert run.summary["mean_time_s"] == pytest.approx(0.3)
     live.close()

@@ -64,8 +64,8 @@ def test_loss_and_gradient_are_those_of_the_devices_one_after_the_other() -> Non
 def test_the_gradient_is_the_slope_of_the_loss_along_a_line() -> None:
     config = training()
     loss, weights, shares = at(config, 2)
-    line = np.random.default_rng(3).normal(size=weights.floats.shape)
-    line = (line / np.linalg.norm(line)).astype(np.float32)
+    drawn = np.random.default_rng(3).normal(size=weights.floats.shape)
+    line = (drawn / np.linalg.norm(drawn)).astype(np.float32)
     ahead, behind = (
         plainly(config, Weights((weights.floats + sign * 1e-2 * line).astype(np.float32), weights.counters), shares)[0]
         for sign in (1, -1)

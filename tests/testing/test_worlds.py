@@ -121,7 +121,7 @@ def test_a_broken_sensing_is_one_sentence() -> None:
     whole = "and must give a whole number, at least 1"
     _refused(Sensing(half), rf"world\.sensing = .* it gave \d+\.5, {whole}")
     _refused(Sensing(none_sometimes), rf"world\.sensing = .*failed in round 40 for device 0: it gave 0, {whole}")
-    _refused(Sensing(at_random), r"world\.sensing = .* it gave \d+ and then \d+: it may depend on its arguments only")
+    _refused(Sensing(at_random), r"world\.sensing = .* it gave \S+ and then \S+: it may depend on its arguments only")
 
 
 def test_a_sensing_of_ones_own_runs_in_both_engines() -> None:

@@ -11,6 +11,7 @@ import pytest
 from fedtwin import __version__
 from fedtwin.config import config_hash, load_config
 from fedtwin.errors import FedtwinError
+from fedtwin.formulas.terms import Quantities
 from fedtwin.records import read_rounds, read_summary
 from fedtwin.records.schema import Row, rounds_schema
 from fedtwin.sim import simulate
@@ -41,7 +42,8 @@ def test_a_run_folder_holds_what_the_docs_say(tmp_path: Path) -> None:
     assert rounds.staleness.mean() == pytest.approx(summary["mean_staleness"])
     assert rounds.staleness.max() == summary["max_staleness"] > summary["mean_staleness"]
     devices = pd.read_parquet(tmp_path / "run" / "devices.parquet")
-    assert list(devices.columns) == ["device", "distance_m", "path_gain", "cpu_hz_mean", "samples", "tie_rank"]
+    own = [*Quantities._fields, "samples_spread"]
+    assert list(devices.columns) == ["device", "distance_m", "path_gain", "cpu_hz_mean", "samples", *own, "tie_rank"]
     start = pd.read_parquet(tmp_path / "run" / "start.parquet")
     assert len(start[~start.declined]) == 15 and set(start["round"]) == {0}
     assert result.rounds.num_rows == len(rounds)

@@ -2,6 +2,7 @@
 
 import heapq
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -169,7 +170,7 @@ def test_the_live_core_decides_as_the_simulator(policy: str, devices: int, chann
 def test_synchronous_rounds_are_those_of_the_simulator(
     policy: str, devices: int, channels: int, max_time_s: float, timeout_s: float | None, unlike: bool
 ) -> None:
-    more = {"objective.max_time_s": max_time_s, "policy.power": "optimal" if max_time_s < 1.0 else "max"}
+    more: dict[str, Any] = {"objective.max_time_s": max_time_s, "policy.power": "optimal" if max_time_s < 1.0 else "max"}
     more |= UNLIKE if unlike else {}
     config = config_of(policy, devices, channels, 300, 3, **more, **{"run.mode": "sync", "run.sync_timeout_s": timeout_s})
     script, book = Script(config), Book(config)

@@ -18,7 +18,6 @@ VERDICTS = ("holds", "holds in part", "does not hold", "cannot be tested")
 NUMBER = re.compile(r"−?\d[\d,]*(?:\.\d+)?")
 TAKE_LONG = {"decomposition", "penalty", "queue-rate"}
 """Measurements with engines that no other test compiles, or with long runs."""
-TO_COME = {"theorem1", "decomposition", "queues"}
 LABELS = {
     "fig:system model figure": "Figure 1",
     "SGD optimizer": "(1)",
@@ -187,7 +186,7 @@ def _require_options(words: list[str]) -> None:
     with command.make_context(words[0], words[1:]) as context:
         names = context.params["names"] if words[0] == "figure" else []
     known = {path.stem.removeprefix("figure_") for path in Path(specs.__file__).parent.glob("figure_*.toml")}
-    assert set(names) <= known | TO_COME, words
+    assert set(names) <= known, words
 
 
 def test_every_measurement_is_in_a_row() -> None:

@@ -5,7 +5,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
 
@@ -56,6 +56,11 @@ def write_slow_policy(folder: Path) -> str:
         encoding="utf-8",
     )
     return "slow:POLICY"
+
+
+def mostly_slow(values: Iterable[Any], *quick: Any) -> list[Any]:
+    """For ``parametrize``: of cases that are much alike, `make test` takes the quick ones, and `make test-all` all."""
+    return [value if value in quick else pytest.param(value, marks=pytest.mark.slow) for value in values]
 
 
 def hears_interrupts() -> None:

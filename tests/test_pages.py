@@ -9,7 +9,7 @@ from tests.pages import ROOT, blocks_of, run_page, steps_of
 ALL = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").glob("*.md"))]
 ABOUT_THE_SOURCE = ["CONTRIBUTING.md"]
 """What it shows stands in the repository; tests/test_docs.py has it."""
-TAKE_MINUTES = ["README.md", "sweeps.md", "learning.md", "live.md", "own_code.md"]
+TAKE_MINUTES = ["README.md", "sweeps.md", "learning.md", "live.md", "own_code.md", "tutorial_researcher.md"]
 
 
 def to_be_run(page: Path) -> bool:

@@ -10,6 +10,7 @@ from matplotlib.text import Text
 from fedtwin.errors import FedtwinError
 from fedtwin.experiments.specs.figure import load_experiment
 from fedtwin.figures.figure import figure
+from tests.conftest import mostly_slow
 
 FEW = {"run.rounds": 20}
 POLICY = "from fedtwin.policies import Policy\nPOLICY = Policy(lambda view, knobs: view.mean_cost, power='optimal')\n"
@@ -40,7 +41,7 @@ def test_without_a_folder_nothing_is_written(work: Path) -> None:
     assert found.paths == () and len(found.rows) == 5 and [path.name for path in work.iterdir()] == ["mine.py"]
 
 
-@pytest.mark.parametrize("name", ["5", "regret", "digits"])
+@pytest.mark.parametrize("name", mostly_slow(["5", "regret", "digits"], "5"))
 @pytest.mark.usefixtures("work")
 def test_every_kind_of_figure_takes_several_schemes(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("fedtwin.experiments.analysis.stationary.stationary_costs.__defaults__", (60,))

@@ -13,6 +13,7 @@ from fedtwin.figures.kinds.accuracy import draw_accuracy
 from fedtwin.figures.kinds.total_queue import growth_at_the_end
 from fedtwin.figures.save import save_figure
 from fedtwin.figures.table import figure_jobs, figure_rows
+from tests.conftest import mostly_slow
 
 
 def tiny(figure: str) -> Experiment:
@@ -29,7 +30,7 @@ def table_of(experiment: Experiment) -> list[TableRow]:
     return figure_rows(experiment, "quick", run_batch(figure_jobs(experiment, "quick"), workers=1))
 
 
-@pytest.mark.parametrize("figure", FIGURES)
+@pytest.mark.parametrize("figure", mostly_slow(FIGURES, *(name for name in FIGURES if name not in ("7", "8", "9", "digits"))))
 def test_a_figure_is_a_picture_and_the_numbers_behind_it(figure: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("fedtwin.experiments.analysis.stationary.stationary_costs.__defaults__", (60,))
     experiment = tiny(figure)

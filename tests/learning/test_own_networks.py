@@ -20,6 +20,7 @@ from fedtwin.learning.learner import Learner
 from fedtwin.live.device.trainers import TorchTrainer
 from fedtwin.live.server.evaluator import initial_model
 from fedtwin.sim import resume, simulate
+from tests.conftest import mostly_slow
 
 NETS = "tests.learning.own_networks"
 DIGITS = load_dataset("digits")
@@ -50,7 +51,7 @@ def training(name: str, **changes: Any) -> Config:
     return load_config(overrides={**base, **changes})
 
 
-@pytest.mark.parametrize("name", WORK)
+@pytest.mark.parametrize("name", mostly_slow(WORK, "rebinds", "tied"))
 def test_serial_processes_and_resumed_runs_are_one_run(tmp_path: Path, name: str) -> None:
     serial = simulate(training(name), out=tmp_path / "serial")
     simulate(training(name, **{"learning.executor": "processes", "learning.workers": 2}), out=tmp_path / "processes")

@@ -20,7 +20,7 @@ from fedtwin.learning.learner import Learner
 from fedtwin.learning.local import Trained
 from fedtwin.learning.partition import Indices
 from fedtwin.sim import resume, simulate
-from tests.conftest import Cli
+from tests.conftest import Cli, mostly_slow
 
 POISONED = 2
 SAMPLES = [20, 21, 22, 23, 24, 25]
@@ -188,7 +188,7 @@ def test_tensors_are_refused_like_arrays(base: dict[str, Any]) -> None:
 
 
 @pytest.mark.parametrize("changes", [{}, {"policy.name": "Sy-fairness"}, {"learning.executor": "processes"}], ids=str)
-@pytest.mark.parametrize("stop_at", [5, 31])
+@pytest.mark.parametrize("stop_at", mostly_slow([5, 31], 31))
 def test_a_stopped_run_with_refusals_resumes_bit_for_bit(
     tmp_path: Path, base: dict[str, Any], changes: dict[str, Any], stop_at: int
 ) -> None:

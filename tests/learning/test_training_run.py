@@ -16,7 +16,7 @@ from fedtwin.errors import FedtwinError
 from fedtwin.learning.data import Dataset
 from fedtwin.learning.partition import training_order
 from fedtwin.sim import Result, resume, simulate
-from tests.conftest import FEDTWIN, Cli, run_cli
+from tests.conftest import FEDTWIN, Cli, mostly_slow, run_cli
 
 FOLDER = ("rounds.parquet", "evaluations.parquet", "model.safetensors", "summary.json", "start.parquet", "config.toml")
 
@@ -69,7 +69,9 @@ def test_executors_agree_to_the_last_bit(tmp_path: Path, scheme: str) -> None:
     assert results[0].rounds.equals(results[1].rounds)
 
 
-@pytest.mark.parametrize("changes", [{}, {"policy.name": "Sy-fairness"}, {"learning.aggregation": "fedbuff"}], ids=str)
+@pytest.mark.parametrize(
+    "changes", mostly_slow([{}, {"policy.name": "Sy-fairness"}, {"learning.aggregation": "fedbuff"}], {}), ids=str
+)
 @pytest.mark.filterwarnings("ignore:Time and energy are those of a lighter training")  # three epochs
 def test_digits_are_learned_by_every_aggregation(changes: dict[str, Any]) -> None:
     result = simulate(training(**{"run.rounds": 900, "learning.learning_rate": 0.1, "learning.local_epochs": 3, **changes}))
@@ -138,7 +140,7 @@ def test_a_run_folder_gains_the_promised_files(tmp_path: Path) -> None:
     ],
     ids=str,
 )
-@pytest.mark.parametrize("stop_at", [1, 23, 55])
+@pytest.mark.parametrize("stop_at", mostly_slow([1, 23, 55], 23))
 def test_a_stopped_run_resumes_bit_for_bit(tmp_path: Path, changes: dict[str, Any], stop_at: int) -> None:
     """A run that checkpoints between all rounds and stops in the middle, against one that never stopped."""
     config = training(**changes)
@@ -156,6 +158,7 @@ def test_a_stopped_run_resumes_bit_for_bit(tmp_path: Path, changes: dict[str, An
             assert (tmp_path / "stopped" / name).read_bytes() == (tmp_path / "whole" / name).read_bytes(), name
 
 
+@pytest.mark.slow
 def test_a_killed_run_resumes_bit_for_bit(tmp_path: Path) -> None:
     """kill -9 of the real command with worker processes, twice, then --resume."""
     settings = ["--set", "learning.dataset=digits", "--set", "learning.executor=processes", "--rounds", "450"]

@@ -18,6 +18,7 @@ from fedtwin.prediction import predict
 from fedtwin.registry import POLICIES, SCHEMES
 from fedtwin.sim import Result, simulate
 from fedtwin.testing import Engines, check_policy
+from tests.conftest import mostly_slow
 
 KNOBS = Knobs(v=1e5, bonus_scale=1.0, seed=3, min_mean_samples=1.0)
 VIEWS = st.builds(
@@ -67,7 +68,7 @@ def test_a_score_is_a_number_and_a_pure_function(name: str, view: View) -> None:
     assert scored(name, view) == score
 
 
-@every_policy
+@pytest.mark.parametrize("name", mostly_slow(POLICIES, "cu-ucb", "twin-dpp"))
 def test_it_keeps_the_word_that_every_policy_gives(name: str) -> None:
     assert check_policy(name) == Engines(compiled=True, why_not=None)
 

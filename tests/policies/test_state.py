@@ -14,7 +14,7 @@ from fedtwin.policies import Policy, View
 from fedtwin.policies.base import CHANGES_BY_ITSELF
 from fedtwin.sim import Result
 from fedtwin.testing import check_policy
-from tests.conftest import Cli
+from tests.conftest import Cli, mostly_slow
 
 POLICY = """
 import math
@@ -92,7 +92,7 @@ def both(folder: Path, **changes: Any) -> Result:
     return one
 
 
-@pytest.mark.parametrize("mode", ["async", "sync"])
+@pytest.mark.parametrize("mode", mostly_slow(["async", "sync"], "async"))
 def test_both_engines_hold_the_same_states(folder: Path, mode: str) -> None:
     runs = [both(folder, **{"run.mode": mode})]
     assert any(runs[0].rounds["declined"].to_pylist()), "the state hears of declines"

@@ -16,6 +16,7 @@ from fedtwin.errors import CannotCompileError, EnginesDifferError, FedtwinError,
 from fedtwin.sim import Result, simulate
 from fedtwin.sim.fast import run as fast
 from fedtwin.sim.fast import watch
+from tests.conftest import mostly_slow
 
 OF_QUEUES = """import math
 {more}
@@ -154,7 +155,7 @@ def test_a_constant_changed_in_this_process_is_compiled_anew(tmp_path: Path, mon
     assert found[0][0] == found[0][1] != found[1][0] == found[1][1]
 
 
-@pytest.mark.parametrize("value", ["numpy.int64({})", "Level.{}", "({}, 1.0)[0]"])
+@pytest.mark.parametrize("value", mostly_slow(["numpy.int64({})", "Level.{}", "({}, 1.0)[0]"], "numpy.int64({})"))
 def test_constants_of_all_kinds_changed_on_disk_never_leave_old_numbers(tmp_path: Path, value: str) -> None:
     """Each in a process of its own, by the command line, with the same cache."""
     found = []

@@ -124,6 +124,7 @@ def test_a_broken_sensing_is_one_sentence() -> None:
     _refused(Sensing(at_random), r"world\.sensing = .* it gave \S+ and then \S+: it may depend on its arguments only")
 
 
+@pytest.mark.slow
 def test_a_sensing_of_ones_own_runs_in_both_engines() -> None:
     compiled, why_not, mean = check_world(Sensing(halved, Settings), {"share": 0.25})
     assert compiled, why_not

@@ -11,6 +11,7 @@ from fedtwin.errors import FedtwinError
 from fedtwin.formulas.terms import Quantities, terms_of
 from fedtwin.world import fleet
 from fedtwin.world.fleet import fleet_columns, make_fleet
+from tests.conftest import mostly_slow
 
 RANGES = {
     "max_power_w": (0.1, 1.0),
@@ -85,7 +86,7 @@ def in_a_file(tmp_path: Path) -> dict[str, object]:
 
 
 @pytest.mark.parametrize("engine", ["readable", "compiled"])
-@pytest.mark.parametrize("power", ["optimal", "max"])
+@pytest.mark.parametrize("power", mostly_slow(["optimal", "max"], "optimal"))
 def test_the_power_in_a_file_is_obeyed(tmp_path: Path, engine: str, power: str) -> None:
     run = simulate({**in_a_file(tmp_path), "run.engine": engine, "policy.power": power})
     assert run.devices["max_power_w"].to_pylist() == [0.5, 0.001] * 4

@@ -12,7 +12,7 @@ from fedtwin.errors import FedtwinError
 from fedtwin.sim import Result
 from fedtwin.testing import check_world
 from fedtwin.world.parts import load_part
-from tests.conftest import Cli
+from tests.conftest import Cli, mostly_slow
 from tests.runs.truth import truth_of
 
 PARTS = """
@@ -100,7 +100,7 @@ def run(folder: Path, engine: str, out: Path | None = None, **changes: Any) -> R
     return simulate(config, out=out)
 
 
-@pytest.mark.parametrize("mode", ["async", "sync"])
+@pytest.mark.parametrize("mode", mostly_slow(["async", "sync"], "async"))
 def test_both_engines_give_the_same_rows_and_a_replay_the_same_twin(folder: Path, mode: str) -> None:
     for settings in (
         {},

@@ -32,6 +32,7 @@ async def somebody_evaluates(url: str) -> bool:
         await client.close()
 
 
+@pytest.mark.slow
 def test_a_worker_that_cannot_evaluate_does_not_hold_up_the_end(tmp_path: Path) -> None:
     pytest.importorskip("torch")
     with plant(tmp_path) as fleet:

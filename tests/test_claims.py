@@ -16,7 +16,7 @@ from fedtwin.experiments.specs import figure as specs
 ROOT = Path(__file__).parents[1]
 VERDICTS = ("holds", "holds in part", "does not hold", "cannot be tested")
 NUMBER = re.compile(r"−?\d[\d,]*(?:\.\d+)?")
-TAKE_LONG = {"decomposition", "penalty", "queue-rate"}
+TAKE_LONG = {"decomposition", "penalty", "proof", "queue-rate"}
 """Measurements with engines that no other test compiles, or with long runs."""
 LABELS = {
     "fig:system model figure": "Figure 1",

@@ -90,6 +90,7 @@ def test_compare_pairs_the_metrics_it_is_asked_for_and_keeps_a_row_per_run(cli: 
     assert [pair["metric"] for pair in report["paired"]] == ["mean_energy_j", "mean_staleness"]
 
 
+@pytest.mark.slow
 def test_compare_says_which_runs_never_reach_an_accuracy(cli: Cli) -> None:
     settings = ["--set", "learning.dataset=digits", "--set", "learning.executor=serial", "--accuracy", 1.0]
     done = cli("compare", "--seeds", 1, "--rounds", 20, "--schemes", "CU-UCB,Random", *settings)

@@ -68,7 +68,7 @@ def test_a_score_is_a_number_and_a_pure_function(name: str, view: View) -> None:
     assert scored(name, view) == score
 
 
-@pytest.mark.parametrize("name", mostly_slow(POLICIES, "cu-ucb", "twin-dpp"))
+@pytest.mark.parametrize("name", mostly_slow(POLICIES, "cu-ucb"))
 def test_it_keeps_the_word_that_every_policy_gives(name: str) -> None:
     assert check_policy(name) == Engines(compiled=True, why_not=None)
 

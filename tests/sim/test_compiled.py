@@ -101,6 +101,7 @@ def test_index_and_scan_agree_over_a_long_run_of_a_larger_fleet(monkeypatch: pyt
     assert found[0].equals(found[1])
 
 
+@pytest.mark.slow
 def test_more_answers_in_a_synchronous_round_than_were_provided_for() -> None:
     shape = {"fleet.devices": 1500, "fleet.channels": 1100, "run.rounds": 2300, "run.mode": "sync"}
     assert_same(*both(load_config(overrides={**shape, "policy.name": "fairness", "policy.power": "optimal"})))

@@ -7,7 +7,7 @@ import pytest
 
 import fedtwin
 from fedtwin import registry
-from fedtwin.config import Config, config_hash, load_config, to_toml
+from fedtwin.config import Config, config_hash, load_config, parse_assignment, to_toml
 from fedtwin.errors import FedtwinError
 from fedtwin.learning.data import load_dataset
 from fedtwin.learning.executors import make_workload
@@ -87,7 +87,10 @@ def test_a_wrong_setting_is_one_sentence_and_exit_code_2(cli: Cli, tmp_path: Pat
         ("shar=1", "learning.aggregation_settings.shar is not a setting (did you mean share?): allowed are share, kind."),
         ("kind=7", "learning.aggregation_settings.kind = 7 is not allowed"),
     ):
-        for command in ("run",) if text != "shar=1" else ("run", "config check"):
+        with pytest.raises(FedtwinError) as told:
+            simulate(load_config(tmp_path / "mine.toml", dict([parse_assignment(f"learning.aggregation_settings.{text}")])))
+        assert words in str(told.value) and "\n" not in str(told.value)
+        for command in () if text != "shar=1" else ("run", "config check"):
             said = cli(*command.split(), str(tmp_path / "mine.toml"), "--set", f"learning.aggregation_settings.{text}")
             assert said.returncode == 2 and words in said.stderr and said.stderr.count("\n") == 1, said.stderr
 

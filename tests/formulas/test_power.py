@@ -1,6 +1,7 @@
 """The closed form against bisection in extended precision, and against Lambert's function in mpmath."""
 
 import math
+from pathlib import Path
 from typing import Any
 
 import mpmath
@@ -266,3 +267,15 @@ def test_an_infeasible_plan_says_so() -> None:
 def test_bad_input_is_named(gain: float, cpu_hz: float, samples: Any, named: str) -> None:
     with pytest.raises(FedtwinError, match=named):
         plan_power(Config(), gain, cpu_hz, samples)
+
+
+def test_what_the_fleet_has_alike_is_used_and_what_it_has_not_is_asked_for(tmp_path: Path) -> None:
+    alike = plan_power(load_config(overrides={"fleet.max_power_w": 0.01}), 1e-10, 2e9, 80)
+    assert alike == plan_power(load_config(overrides={"radio.max_power_w": 0.01}), 1e-10, 2e9, 80)
+    each = load_config(overrides={"fleet.max_power_w": [0.01, 0.02]})
+    with pytest.raises(FedtwinError, match=r"^fleet\.max_power_w gives every device a max_power_w of its own: say which one"):
+        plan_power(each, 1e-10, 2e9, 80)
+    assert plan_power(each, 1e-10, 2e9, 80, max_power_w=0.01) == alike
+    (tmp_path / "fleet.csv").write_text("samples,cpu_hz,distance_m,max_time_s\n80,2e9,100,0.5\n")
+    with pytest.raises(FedtwinError, match=r"^fleet\.file gives every device a max_time_s of its own"):
+        plan_power(load_config(overrides={"fleet.file": str(tmp_path / "fleet.csv"), "fleet.channels": 1}), 1e-10, 2e9, 80)

@@ -338,3 +338,14 @@ def test_a_run_whose_mark_is_gone_is_no_run(tmp_path: Path) -> None:
     (interrupted(tmp_path / "run") / "unfinished.json").unlink()
     with pytest.raises(FedtwinError, match="is not the folder of a run"):
         open_run(tmp_path / "run")
+
+
+@pytest.mark.filterwarnings("ignore:.*has no SHA256SUMS")
+def test_evaluations_from_before_there_were_gradients_have_none(tmp_path: Path) -> None:
+    simulate({"run.rounds": 8, "learning.dataset": "digits", "learning.executor": "serial"}, out=tmp_path / "run")
+    file = tmp_path / "run" / "evaluations.parquet"
+    pq.write_table(pq.read_table(file).drop_columns(["global_loss", "gradient_norm2"]), file)
+    (tmp_path / "run" / "SHA256SUMS").unlink()
+    found = open_run(tmp_path / "run").evaluations
+    assert found.num_rows and found["global_loss"].null_count == found.num_rows == found["gradient_norm2"].null_count
+    assert found["test_loss"].null_count == 0

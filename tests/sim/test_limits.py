@@ -121,6 +121,13 @@ def test_an_unlucky_run_under_limits_that_admit_the_fleet_says_so() -> None:
     pytest.fail("no seed was unlucky")
 
 
+def test_a_run_in_which_everybody_is_dropped_says_so_and_exits_with_3(cli: Cli) -> None:
+    settings = ("--policy", "Sy-fairness", "--rounds", "30", "--set", "run.sync_timeout_s=0.001")
+    done = cli("run", *settings)
+    assert done.returncode == 3
+    assert "Every upload was dropped, nothing was mixed in: run.sync_timeout_s = 0.001 is over before any device" in done.stderr
+
+
 def test_where_nobody_is_there_the_limits_are_not_blamed(tmp_path: Path) -> None:
     code = "from fedtwin.world.parts import Availability\nASLEEP = Availability(lambda at, settings: False)\n"
     (tmp_path / "asleep.py").write_text(code)

@@ -10,17 +10,19 @@ Lambert functions of the paper become two increasing functions of s, inverted wi
 
 import math
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from fedtwin.config import Config
+from fedtwin.config.fleet_csv import read_fleet_csv
 from fedtwin.errors import FedtwinError
 from fedtwin.formulas.compute import compute_energy_j, compute_time_s
 from fedtwin.formulas.cost import cost
 from fedtwin.formulas.rate import upload_energy_j, upload_nats, upload_time_s
-from fedtwin.formulas.terms import Quantities, Terms, own_terms, terms_of
+from fedtwin.formulas.terms import Quantities, Terms, epochs_charged, own_terms, terms_of
 
 REASONS = ("none", "compute-time", "compute-energy", "power-limit", "energy-limit", "unavailable")
 BINDINGS = ("none", "time", "power", "energy")
@@ -238,6 +240,7 @@ def plan_power(
     """
     terms = terms_of(config)
     own = Quantities(max_power_w, cycles_per_sample, update_bits, max_time_s, max_energy_j)  # type: ignore[arg-type]
+    own = Quantities(*(_of_fleet(config, name, given) for name, given in own._asdict().items()))
     inputs = {
         "gain": _checked("gain", gain, 1e-60, 1e60),
         "cpu_hz": _checked("cpu_hz", cpu_hz, 1, 1e15),
@@ -271,6 +274,21 @@ def plan_power(
         energy_j=field([plan.compute_j + plan.upload_j for plan in plans]),
         cost=field([plan.cost for plan in plans]),
     )
+
+
+def _of_fleet(config: Config, name: str, given: Any) -> Any:
+    """What is given, or what all devices of the fleet have alike; a sentence where each has its own."""
+    pair = getattr(config.fleet, name)
+    if given is not None or (pair is None and not _has_column(config, name)):
+        return given
+    if pair is not None and pair[0] == pair[1]:
+        return pair[0] * (epochs_charged(config) if name == "cycles_per_sample" else 1)
+    where = "fleet.file" if pair is None else f"fleet.{name}"
+    raise FedtwinError(f"{where} gives every device a {name} of its own: say which one, {name} = a number.")
+
+
+def _has_column(config: Config, name: str) -> bool:
+    return config.fleet.file is not None and name in read_fleet_csv(Path(config.fleet.file))[0].own
 
 
 def _checked(name: str, values: ArrayLike, low: float, high: float) -> NDArray[np.float64]:

@@ -15,6 +15,9 @@ from fedtwin.records.folder import OLD_PARTS, part_name
 TRIES = 5
 Columns = Sequence[str] | None
 
+ADDED_LATER = ("global_loss", "gradient_norm2")
+"""Columns that a folder written before there were such has not."""
+
 
 def read_rounds(path: Path, columns: Columns = None, *, full_part: int | None = None, skip: int = 0) -> pa.Table:
     """The rounds of a run folder, finished or not; all columns, or some. Where there is none yet, a table without columns.
@@ -74,7 +77,16 @@ def read_table(folder: Path, name: str, schema: pa.Schema, *, finished: bool) ->
         table = read_file(path)
     except FileNotFoundError:
         return schema.empty_table()
+    table = _with_columns_of_later(table, schema)
     require_columns(table, schema, path)
+    return table
+
+
+def _with_columns_of_later(table: pa.Table, schema: pa.Schema) -> pa.Table:
+    """A table from before there were some columns has nothing in them."""
+    for field in schema:
+        if field.name in ADDED_LATER and field.name not in table.schema.names:
+            table = table.append_column(field, pa.nulls(table.num_rows, field.type))
     return table
 
 

@@ -42,7 +42,10 @@ class Looked(NamedTuple):
 
 
 def sentence_of_declines(config: Config, summary: Summary) -> str | None:
-    """Said of a run in which nobody was selected, or more rounds passed than selections were made; None of any other."""
+    """Of a run in which nobody was selected, all were dropped, or more rounds passed than selections were made; else None."""
+    if summary.drops and summary.drops == summary.rounds:
+        timeout = f"run.sync_timeout_s = {config.run.sync_timeout_s:g}"
+        return f"Every upload was dropped, nothing was mixed in: {timeout} is over before any device is done."
     if summary.passed_rounds <= summary.rounds or summary.declines == 0:
         return None
     what = f"Nobody was selected in {summary.passed_rounds} rounds, every idle device declined"

@@ -183,6 +183,11 @@ def test_the_summary_is_the_ledgers(seen: Seen) -> None:
     counted = {event["token"] for event in seen.events("dispatched") if event["round"] > 0}
     costs = [event["cost"] for event in applied if event["token"] in counted]
     assert summary["mean_cost"] == pytest.approx(sum(costs) / len(costs))
+    [started] = seen.events("started")
+    going_on = [
+        event["at_s"] for kind in ("applied", "dispatched", "asked", "declined", "passed") for event in seen.events(kind)
+    ]
+    assert summary["virtual_time_s"] == pytest.approx(max(going_on) - started["at_s"]), "not until the broker has stopped"
 
 
 def test_devices_that_do_not_train_leave_the_model_as_it_is(seen: Seen) -> None:

@@ -147,7 +147,7 @@ def line_of(key: str, config: Config, result: Result, identity: Identity, statio
         "series": asdict(result.series),
         "stationary": asdict(stationary) if stationary else None,
         "evaluations": result.evaluations,
-        "failed": why_nobody_was_selected(result) if result.summary.rounds == 0 else None,
+        "failed": why_nothing_was_trained(result) if result.summary.rounds == (result.summary.drops or 0) else None,
     }
 
 
@@ -188,8 +188,8 @@ def _constants_in(line: Line) -> "Constants | None":
     return Constants(**line["constants"])
 
 
-def why_nobody_was_selected(result: Result) -> str:
-    """The mark of a run in which every device always declined: the limit, and the value that would admit the fleet."""
+def why_nothing_was_trained(result: Result) -> str:
+    """Of a run in which every device always declined, or was dropped: the limit, and the value that would admit the fleet."""
     sentence = sentence_of_declines(result.config, result.summary)
     return sentence or "It made no selection: every device declined every round."
 

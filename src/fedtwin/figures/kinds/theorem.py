@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
+from fedtwin.errors import FedtwinError
 from fedtwin.experiments.analysis.statistics import mean_interval
 from fedtwin.experiments.analysis.theorem import Terms, theorem_1_terms
 from fedtwin.experiments.batches.job import Outcome
@@ -19,10 +20,16 @@ def theorem_rows(_: Experiment, curves: Sequence[Curve]) -> list[TableRow]:
     return [_row(curve, rounds) for curve in curves for rounds in curve.runs[0].series.rounds]
 
 
+def _recorded(evaluation: Evaluation) -> float:
+    if evaluation.gradient_norm2 is None:
+        raise FedtwinError("The figure of Theorem 1 needs learning.record_gradient = true.")
+    return evaluation.gradient_norm2
+
+
 def _row(curve: Curve, rounds: int) -> TableRow:
     least = curve.config.fleet.samples_min
     so_far = [_until(run, rounds) for run in curve.runs]
-    norm2 = mean_interval([min(one.gradient_norm2 or 0.0 for one in evaluations) for evaluations in so_far])
+    norm2 = mean_interval([min(_recorded(one) for one in evaluations) for evaluations in so_far])
     terms = [_terms(curve, run, evaluations, rounds) for run, evaluations in zip(curve.runs, so_far, strict=True)]
     constants = [run.constants for run in curve.runs if run.constants is not None]
     return {

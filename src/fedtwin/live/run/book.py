@@ -14,6 +14,8 @@ from fedtwin.live.run.events import Event
 from fedtwin.live.run.round import Round, Selection
 from fedtwin.records import Row
 
+ROUNDS_GO_ON = (events.Asked, events.Declined, events.Passed, events.Dispatched, events.Applied, events.GivenUp, events.Closed)
+
 
 class Book:
     """Reads events in order and keeps what the tables need."""
@@ -30,7 +32,7 @@ class Book:
         self.rows: list[Row] = []
         self.tasks: dict[str, dict[str, Any]] = {}
         self._sums: dict[int, tuple[int, float, float, float]] = {}
-        self.start_s = 0.0
+        self.start_s = self.end_s = 0.0
         self.evaluations: list[Evaluation] = []
         self._refusals: list[tuple[int, float, str, str]] = []
         self.refused: dict[tuple[str, str], int] = {}
@@ -45,6 +47,8 @@ class Book:
         return [Refusal(round_, at_s, number_of.get(name, -1), reason) for round_, at_s, name, reason in self._refusals]
 
     def read(self, event: Event) -> None:
+        if isinstance(event, ROUNDS_GO_ON):
+            self.end_s = max(self.end_s, event.at_s)
         match event:
             case events.Joined():
                 self.joined[event.name] = event

@@ -108,7 +108,7 @@ def summary_of(state: State, book: Book, described: Callable[[Summary], dict[str
     if not state.started or state.round == 0:
         return extra
     means = tally.summary(
-        virtual_time_s=state.last_at_s - book.start_s,
+        virtual_time_s=max(book.end_s - book.start_s, 0.0),
         rounds=state.round,
         trained=_trained(state, book),
         total_queue=state.coordinator.total_queue_at_the_end(),

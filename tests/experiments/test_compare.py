@@ -192,3 +192,11 @@ def test_one_run_that_was_opened_is_compared_like_its_folder(tmp_path: Path) -> 
     simulate(SMALL, out=tmp_path / "run")
     run = fedtwin.open_run(tmp_path / "run")
     assert compare(run) == compare([run]) == compare(tmp_path / "run") == compare((str(tmp_path / "run"),))
+
+
+def test_a_timeout_goes_to_the_schemes_with_synchronous_rounds() -> None:
+    found = compare({"run.rounds": 60}, ["CU-UCB", "Sy-fairness"], seeds=1, settings={"run.sync_timeout_s": 0.6}, workers=1)
+    one, other = found.summaries.values()
+    assert "drops" not in one[0] and other[0]["drops"] > 0
+    with pytest.raises(FedtwinError, match="sync_timeout_s"):
+        compare({"run.rounds": 60}, ["CU-UCB"], seeds=1, settings={"run.sync_timeout_s": 0.6})

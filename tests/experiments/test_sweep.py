@@ -283,3 +283,15 @@ def test_chunks_grow_while_runs_are_short_and_every_run_is_done_once() -> None:
     done = [line["key"] for lines in in_chunks(runs, lambda: 2, submit, collect) for line in lines]
     assert sorted(done) == sorted(packed["key"] for packed in runs)
     assert sizes[:4] == [1, 1, 1, 1] and 90 <= max(sizes) <= 100 < MOST_RUNS_IN_A_CHUNK and sizes[-1] == 1
+
+
+def test_a_scheme_brings_its_mode_to_the_settings_that_need_it() -> None:
+    spec = {"schemes": ["Sy-fairness"], "seeds": 1, "rounds": 60, "grid": {"run.sync_timeout_s": [0.6, 0.9]}}
+    assert [point.config.run.sync_timeout_s for point in sweep_runs(spec)[0]] == [0.6, 0.9]
+    with pytest.raises(FedtwinError, match="sync_timeout_s"):
+        sweep_runs({**spec, "schemes": ["CU-UCB"]})
+
+
+def test_settings_that_a_policy_does_not_declare_are_told_before_the_first_run() -> None:
+    with pytest.raises(FedtwinError, match=r"CU-UCB, seed 0: policy\.settings\.memory is not a setting"):
+        sweep_runs({"schemes": ["CU-UCB"], "seeds": 1, "rounds": 60, "grid": {"policy.settings.memory": [0.1, 0.5]}})

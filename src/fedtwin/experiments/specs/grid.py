@@ -8,6 +8,7 @@ from typing import Any
 
 from fedtwin.config import Config, build_config, seen_from
 from fedtwin.experiments.specs.schemes import scheme_config
+from fedtwin.registry import find_scheme
 
 
 @dataclass(frozen=True)
@@ -39,6 +40,8 @@ def grid_points(
         chosen = dict(zip(grid, values, strict=True))
         merged = {name: seen_from(folder or Path(), name, value) for name, value in {**settings, **chosen}.items()}
         for scheme in schemes:
+            paper = find_scheme(scheme)  # its mode is known before, since some settings are for one mode only
+            mode = {"run.mode": paper.mode} if paper is not None else {}
             for seed in seeds:
-                config = scheme_config(build_config({}, {**merged, "run.seed": seed}), scheme, folder)
+                config = scheme_config(build_config({}, {**mode, **merged, "run.seed": seed}), scheme, folder)
                 yield Point(chosen, scheme, config)

@@ -128,6 +128,7 @@ def test_a_place_that_the_user_chose_for_numba_is_not_used(tmp_path: Path, monke
     assert not (Path(__file__).parent / "__pycache__" / "plus_one.nbi").exists()
 
 
+@pytest.mark.slow
 def test_a_run_with_a_changed_library_is_the_same_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("FEDTWIN_CACHE", str(tmp_path / "cache"))
     from fedtwin.sim.fast import compile as fast_compile

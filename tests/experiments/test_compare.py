@@ -28,6 +28,7 @@ def test_schemes_and_pairs() -> None:
     assert report["schemes"]["Random"]["rounds"] == 90 and report["schemes"]["Random"]["seeds"] == 3
 
 
+@pytest.mark.slow
 def test_training_runs_are_compared_by_accuracy_too() -> None:
     base = load_config(overrides={**SMALL, "learning.dataset": "digits"})
     report = compare(base, ["CU-UCB", "Random"], seeds=2, workers=2)

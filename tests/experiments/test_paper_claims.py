@@ -43,6 +43,7 @@ def test_figure_3_rises_for_cu_ucb() -> None:
     assert costs == sorted(costs) and costs[-1] - costs[0] > 0.005
 
 
+@pytest.mark.slow
 def test_figure_4_falls_and_the_gap_widens_from_0_3_on() -> None:
     weights = (0.3, 0.6, 0.9)
     ours = [mean_cost("cu-ucb", 4000, **{"objective.energy_weight": weight}) for weight in weights]

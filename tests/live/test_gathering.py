@@ -38,9 +38,10 @@ def momentum_by_hand() -> Mix:
     ("settings", "mix"),
     [
         ({"learning.aggregation": "fedbuff", "learning.buffer_size": 3}, fedbuff_by_hand()),
-        (
+        pytest.param(
             {"learning.aggregation": "tests.live.gathering_rule:RULE", "learning.aggregation_settings.momentum": 0.75},
             momentum_by_hand(),
+            marks=pytest.mark.slow,
         ),
     ],
     ids=["fedbuff", "a rule of one's own"],

@@ -41,6 +41,7 @@ def run(policy: str, gain: str, seed: int = 0) -> Result:
     return simulate(settings, records=False)
 
 
+@pytest.mark.slow
 def test_sounding_closes_most_of_the_gap_to_the_genie_and_old_gains_less() -> None:
     cost = {
         name: sum(run(policy, gain, seed).summary.mean_cost or math.nan for seed in range(3)) / 3

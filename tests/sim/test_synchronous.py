@@ -115,6 +115,7 @@ def test_a_selection_that_is_dropped_counts_for_the_queues_and_not_for_c1() -> N
     assert result.summary.least_mean_samples == pytest.approx(min(in_time) / len(by_round))
 
 
+@pytest.mark.filterwarnings("ignore:Every upload was dropped")
 def test_a_timeout_that_nobody_meets_ends_every_round() -> None:
     by_round, result = sync_rows(**{"run.rounds": 60, "run.sync_timeout_s": 0.01})
     assert result.summary.drops == result.summary.rounds == 60 and len(by_round) == 4
@@ -183,6 +184,7 @@ def test_only_who_is_in_time_is_averaged(monkeypatch: pytest.MonkeyPatch) -> Non
     assert result.evaluations[-1].energy_j == pytest.approx(sum(row["compute_j"] + row["upload_j"] for row in rows))
 
 
+@pytest.mark.filterwarnings("ignore:Every upload was dropped")
 def test_a_model_of_which_all_uploads_are_dropped_stays_what_it_was() -> None:
     _, result = sync_rows(**LEARNING, **{"run.sync_timeout_s": 0.01})
     _, begun = sync_rows(**{**LEARNING, "run.rounds": 1, "run.sync_timeout_s": 0.01})

@@ -4,9 +4,10 @@ import pytest
 
 from fedtwin.registry import AVAILABILITIES, CHANNELS, LOADS, SENSINGS
 from fedtwin.testing import check_world
+from tests.conftest import mostly_slow
 
 
-@pytest.mark.parametrize("name", CHANNELS)
+@pytest.mark.parametrize("name", mostly_slow(CHANNELS, "rayleigh"))
 def test_a_channel_keeps_its_word_and_fades_around_the_path_gain(name: str) -> None:
     compiled, why_not, mean = check_world(name)
     assert compiled, why_not

@@ -161,6 +161,7 @@ def test_a_run_folder_keeps_the_world_and_runs_again(folder: Path) -> None:
     assert again.rounds.equals(first.rounds)
 
 
+@pytest.mark.slow
 def test_a_part_beside_a_toml_passes_its_check(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.syspath_prepend(str(folder))
     (folder / "my_parts.py").write_text(PARTS)

@@ -6,6 +6,7 @@ import pytest
 
 from fedtwin.errors import FedtwinError
 from fedtwin.sim import simulate
+from tests.conftest import mostly_slow
 
 MODULE = """
 from fedtwin.world.parts import Channel
@@ -41,7 +42,7 @@ def test_a_channel_that_remembers_is_refused(tmp_path: Path) -> None:
         run(tmp_path, "REMEMBERS", **{"run.engine": "readable"})
 
 
-@pytest.mark.parametrize("engine", ["readable", "compiled"])
+@pytest.mark.parametrize("engine", mostly_slow(["readable", "compiled"], "readable"))
 def test_a_gain_that_is_none_is_found_where_the_link_is_sounded(tmp_path: Path, engine: str) -> None:
     with pytest.raises(FedtwinError, match=r"world\.channel = 'mine:NEGATIVE' failed in round 77 for device 7: it gave -"):
         run(tmp_path, "NEGATIVE", **{"run.engine": engine, "twin.gain": "current", "policy.name": "twin-dpp"})

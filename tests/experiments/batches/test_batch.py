@@ -13,7 +13,7 @@ from fedtwin.config import build_config
 from fedtwin.errors import FedtwinError, FedtwinWarning
 from fedtwin.experiments.batches import backends, job
 from fedtwin.experiments.batches.batch import Job, run_batch
-from tests.conftest import FEDTWIN, LIMIT_S, hears_interrupts, run_cli, until, write_slow_policy
+from tests.conftest import FEDTWIN, LIMIT_S, hears_interrupts, mostly_slow, run_cli, until, write_slow_policy
 
 
 def jobs(count: int, rounds: int = 120) -> list[Job]:
@@ -108,7 +108,7 @@ def test_an_interruption_is_quiet_whenever_it_comes(tmp_path: Path, moment: str)
     assert "Traceback" not in said.read_text() and said.read_text().rstrip().endswith("interrupted"), said.read_text()
 
 
-@pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGINT])
+@pytest.mark.parametrize("how", mostly_slow([signal.SIGKILL, signal.SIGINT], signal.SIGKILL))
 def test_an_ended_comparison_goes_on_where_it_stopped(tmp_path: Path, how: signal.Signals) -> None:
     command = ["compare", "--seeds", "24", "--rounds", "40", "--schemes", write_slow_policy(tmp_path), "--out", "out", "--json"]
     journal = tmp_path / "out" / "unfinished.jsonl"

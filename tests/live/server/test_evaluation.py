@@ -53,6 +53,7 @@ def worker_of(edge: subprocess.Popen[bytes]) -> int:
 
 
 @pytest.mark.skipif(not sys.platform.startswith("linux"), reason="/proc tells who has started whom on Linux only")
+@pytest.mark.slow
 def test_a_worker_that_is_killed_is_started_again(tmp_path: Path) -> None:
     pytest.importorskip("torch")
     with plant(tmp_path) as fleet:

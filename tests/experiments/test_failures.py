@@ -157,6 +157,7 @@ def test_workers_that_cannot_start_are_one_sentence(tmp_path: Path, monkeypatch:
     assert done.returncode == 2 and "error: Worker processes end before they do anything" in done.stderr, done.stderr
 
 
+@pytest.mark.slow
 def test_a_worker_killed_from_outside_costs_nothing(tmp_path: Path) -> None:
     write_slow_policy(tmp_path)
     (tmp_path / "spec.toml").write_text('schemes = ["slow:POLICY"]\nseeds = 30\nrounds = 40\n', encoding="utf-8")

@@ -45,6 +45,7 @@ def test_a_figure_is_a_picture_and_the_numbers_behind_it(figure: str, tmp_path: 
     assert all(float(row["low"]) <= float(row["high"]) for row in rows)
 
 
+@pytest.mark.slow
 def test_accuracy_is_tabulated_on_both_axes_and_at_common_ends() -> None:
     table = table_of(tiny("digits"))
     schemes = tiny("digits").schemes

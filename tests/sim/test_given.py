@@ -110,6 +110,7 @@ def test_a_network_as_an_object_is_trained_and_one_of_this_process_stays_here(tm
         simulate({"run.rounds": 8}, model=network, out=tmp_path / "run")
 
 
+@pytest.mark.slow
 def test_the_workers_of_a_script_find_its_network(tmp_path: Path) -> None:
     (tmp_path / "nets.py").write_text(NETWORK)
     said = subprocess.run([sys.executable, "nets.py"], cwd=tmp_path, capture_output=True, text=True, timeout=300, check=False)

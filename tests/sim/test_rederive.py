@@ -15,7 +15,7 @@ from fedtwin import simulate
 from tests.conftest import run_cli
 
 RUNS = {
-    "cu-ucb": ["--policy", "cu-ucb", "--rounds", "2500"],
+    "cu-ucb": ["--policy", "cu-ucb", "--rounds", "1500"],
     "with declines": ["--policy", "CU-UCB", "--rounds", "500", "--set", "objective.max_time_s=0.7"],
     "odd D_min": ["--policy", "CU-UCB", "--rounds", "500", "--set", "objective.min_mean_samples=0.1"],
     "energy only": ["--policy", "CU-UCB", "--rounds", "300", "--set", "objective.energy_weight=1"],

@@ -6,6 +6,7 @@ python -m tests.live.chaos SEED KILLS ROUNDS FOLDER
 import contextlib
 import json
 import random
+import shutil
 import sys
 import time
 from collections.abc import Callable
@@ -18,6 +19,7 @@ from safetensors.numpy import load_file, save_file
 from fedtwin.live import LocalFleet
 from tests.live.adding_device import SAMPLES
 
+Ledger = list[dict[str, Any]]
 ENTRIES = 64
 MIN_MEAN_SAMPLES = 1.0
 SETTINGS = {
@@ -29,6 +31,26 @@ SETTINGS = {
     "live.max_change": 1000,
     "objective.min_mean_samples": MIN_MEAN_SAMPLES,
 }
+
+
+def copy_without_broker(folder: Path, into: Path) -> None:
+    shutil.copytree(folder, into, dirs_exist_ok=True, ignore=shutil.ignore_patterns("broker"))
+
+
+def change_ledger(folder: Path, change: Callable[[Ledger], None]) -> None:
+    path = folder / "run" / "ledger.jsonl"
+    ledger = [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
+    change(ledger)
+    path.write_text("".join(json.dumps(event) + "\n" for event in ledger), encoding="utf-8")
+
+
+def places(ledger: Ledger, kind: str) -> list[int]:
+    return [place for place, event in enumerate(ledger) if event["kind"] == kind]
+
+
+def queue_lost(ledger: Ledger) -> None:
+    place = next(place for place in places(ledger, "asked") if ledger[place]["queue"] > 0)
+    ledger[place]["queue"] = 0.0
 
 
 class Fleet:

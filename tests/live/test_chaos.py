@@ -1,16 +1,12 @@
 """Processes are killed at random moments; the ledger keeps every promise. And whoever breaks one is found out."""
 
 import json
-import shutil
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import pytest
 
-from tests.live.chaos import Fleet, check
-
-Ledger = list[dict[str, Any]]
+from tests.live.chaos import Fleet, Ledger, change_ledger, check, copy_without_broker, places, queue_lost
 
 
 def tortured(folder: Path, *, seed: int, kills: int, rounds: int, devices: int, limit_s: float) -> Fleet:
@@ -67,11 +63,6 @@ def handed_out_twice(ledger: Ledger) -> None:
     ledger[second]["token"] = ledger[first]["token"]
 
 
-def queue_lost(ledger: Ledger) -> None:
-    place = next(place for place in places(ledger, "asked") if ledger[place]["queue"] > 0)
-    ledger[place]["queue"] = 0.0
-
-
 def round_skipped(ledger: Ledger) -> None:
     for place in places(ledger, "asked"):
         ledger[place]["round"] += ledger[place]["round"] > 10
@@ -85,10 +76,6 @@ def upload_of_another_round(ledger: Ledger) -> None:
     """Only the model itself shows that another update was mixed in."""
     last = ledger[places(ledger, "applied")[-1]]["token"]
     ledger[next(place for place in places(ledger, "dispatched") if ledger[place]["token"] == last)]["round"] -= 7
-
-
-def places(ledger: Ledger, kind: str) -> list[int]:
-    return [place for place, event in enumerate(ledger) if event["kind"] == kind]
 
 
 @pytest.mark.parametrize(
@@ -109,18 +96,15 @@ def places(ledger: Ledger, kind: str) -> list[int]:
 def test_the_check_finds_a_broken_promise(
     survivor: Fleet, tmp_path: Path, tamper: Callable[[Ledger], None], found: str
 ) -> None:
-    shutil.copytree(survivor.folder, tmp_path, dirs_exist_ok=True, ignore=shutil.ignore_patterns("broker"))
-    path = tmp_path / "run" / "ledger.jsonl"
-    ledger = [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
+    copy_without_broker(survivor.folder, tmp_path)
     check(tmp_path)
-    tamper(ledger)
-    path.write_text("".join(json.dumps(event) + "\n" for event in ledger), encoding="utf-8")
+    change_ledger(tmp_path, tamper)
     with pytest.raises(AssertionError, match=found):
         check(tmp_path)
 
 
 def test_the_check_finds_an_acknowledged_upload_that_was_lost(survivor: Fleet, tmp_path: Path) -> None:
-    shutil.copytree(survivor.folder, tmp_path, dirs_exist_ok=True, ignore=shutil.ignore_patterns("broker"))
+    copy_without_broker(survivor.folder, tmp_path)
     with (tmp_path / "device-0.log").open("a", encoding="utf-8") as log:
         log.write(json.dumps({"message": "uploaded", "token": "f" * 32}) + "\n")
     with pytest.raises(AssertionError, match="lost after they were acknowledged"):

@@ -1,23 +1,20 @@
 """Synchronous rounds by real processes: killed in the middle of one they lose and repeat nothing, and decide as simulated."""
 
 import json
-import shutil
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from fedtwin.config import load_config
 from fedtwin.records import read_rounds
 from fedtwin.sim import simulate
-from tests.live.chaos import Fleet
+from tests.live.chaos import Fleet, Ledger, change_ledger, copy_without_broker, places, queue_lost
 from tests.live.plant import plant
 from tests.live.sync_check import check_rounds
 
 CHANNELS, SELECTIONS = 2, 160
 SYNC = {"policy.name": "Sy-fairness", "run.sync_timeout_s": 0.5}
-Ledger = list[dict[str, Any]]
 
 
 @pytest.fixture(scope="module")
@@ -60,15 +57,6 @@ def round_forgotten(ledger: Ledger) -> None:
     del ledger[places(ledger, "closed")[3]]
 
 
-def queue_lost(ledger: Ledger) -> None:
-    place = next(place for place in places(ledger, "asked") if ledger[place]["queue"] > 0)
-    ledger[place]["queue"] = 0.0
-
-
-def places(ledger: Ledger, kind: str) -> list[int]:
-    return [place for place, event in enumerate(ledger) if event["kind"] == kind]
-
-
 @pytest.mark.parametrize(
     ("tamper", "found"),
     [
@@ -83,11 +71,8 @@ def places(ledger: Ledger, kind: str) -> list[int]:
 def test_the_check_finds_a_broken_promise(
     survivor: Fleet, tmp_path: Path, tamper: Callable[[Ledger], None], found: str
 ) -> None:
-    shutil.copytree(survivor.folder, tmp_path, dirs_exist_ok=True, ignore=shutil.ignore_patterns("broker"))
-    path = tmp_path / "run" / "ledger.jsonl"
-    ledger = [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
-    tamper(ledger)
-    path.write_text("".join(json.dumps(event) + "\n" for event in ledger), encoding="utf-8")
+    copy_without_broker(survivor.folder, tmp_path)
+    change_ledger(tmp_path, tamper)
     with pytest.raises(AssertionError, match=found):
         check_rounds(tmp_path, CHANNELS)
 

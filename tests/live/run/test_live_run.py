@@ -2,6 +2,8 @@
 
 import itertools
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import numpy as np
@@ -74,15 +76,9 @@ def applied(folder: Path) -> list[str]:
     return [event.token for event in read_events(folder / "ledger.jsonl") if isinstance(event, events.Applied)]
 
 
-@pytest.mark.parametrize("aggregation", ["fedasync", "fedbuff"])
-@pytest.mark.parametrize("when", ["model", "before-line", "after-line"])
-def test_killed_at_any_point_an_upload_counts_once(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, when: str, aggregation: str
-) -> None:
-    folder = tmp_path / "run"
-    live = begun(folder, **{"learning.aggregation": aggregation, "learning.buffer_size": 2})
-    first, second = dispatch(live), dispatch(live)
-    assert deliver(live, first, weights(1.0, 3)) is None
+@contextmanager
+def killed(monkeypatch: pytest.MonkeyPatch, when: str) -> Iterator[None]:
+    """The server dies while it writes a file, or just before or after the line of the ledger."""
     usual_append = Ledger.append
 
     def killed_append(self: Ledger, event: events.Event) -> None:
@@ -94,12 +90,25 @@ def test_killed_at_any_point_an_upload_counts_once(
         raise KilledError
 
     with monkeypatch.context() as patch:
-        if when == "model":
+        if when == "file":
             patch.setattr("fedtwin.live.run.model.write_whole", killed_save)
         else:
             patch.setattr(Ledger, "append", killed_append)
         with pytest.raises(KilledError):
-            deliver(live, second, weights(2.0, 1))
+            yield
+
+
+@pytest.mark.parametrize("aggregation", ["fedasync", "fedbuff"])
+@pytest.mark.parametrize("when", ["file", "before-line", "after-line"])
+def test_killed_at_any_point_an_upload_counts_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, when: str, aggregation: str
+) -> None:
+    folder = tmp_path / "run"
+    live = begun(folder, **{"learning.aggregation": aggregation, "learning.buffer_size": 2})
+    first, second = dispatch(live), dispatch(live)
+    assert deliver(live, first, weights(1.0, 3)) is None
+    with killed(monkeypatch, when):
+        deliver(live, second, weights(2.0, 1))
     live._lock.release()
 
     again = opening.resume(folder)

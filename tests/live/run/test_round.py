@@ -7,16 +7,16 @@ import pytest
 
 from fedtwin import open_run
 from fedtwin.live.run import events, opening
-from fedtwin.live.run.ledger import Ledger, read_events
+from fedtwin.live.run.ledger import read_events
 from fedtwin.live.run.live_run import LiveRun
 from fedtwin.live.wire.protocol import Reading
 from tests.live.run.test_live_run import (
     CODEC,
     TOKENS,
-    KilledError,
     begun,
     deliver,
     done_of,
+    killed,
     weights,
 )
 from tests.live.run.test_live_run import dispatch as dispatch_one
@@ -81,26 +81,11 @@ def test_killed_at_any_point_a_round_is_mixed_once(
     first = sent if what == "close" else sent[:2]
     for task in first:
         assert deliver(live, task, weights(VALUES[task.device])) is None
-    usual_append = Ledger.append
-
-    def killed_append(self: Ledger, event: events.Event) -> None:
-        if when == "after-line":
-            usual_append(self, event)
-        raise KilledError
-
-    def killed_save(*_: object, **__: object) -> None:
-        raise KilledError
-
-    with monkeypatch.context() as patch:
-        if when == "file":
-            patch.setattr("fedtwin.live.run.model.write_whole", killed_save)
+    with killed(monkeypatch, when):
+        if what == "close":
+            live.close_round()
         else:
-            patch.setattr(Ledger, "append", killed_append)
-        with pytest.raises(KilledError):
-            if what == "close":
-                live.close_round()
-            else:
-                deliver(live, sent[2], weights(VALUES[sent[2].device]))
+            deliver(live, sent[2], weights(VALUES[sent[2].device]))
     live._lock.release()
 
     again = opening.resume(folder)

@@ -102,8 +102,8 @@ class Queue:
     replicas: int = 1
 
 
-class Kept(NamedTuple):
-    """Something the broker keeps, by its kind and name."""
+class Shelf(NamedTuple):
+    """A place at the broker where something is kept, by its kind and name."""
 
     kind: Literal["queue", "table", "bucket"]
     name: str
@@ -218,7 +218,7 @@ class Transport(Protocol):
 
     # Buckets of objects, and tables
 
-    async def kept(self, answer_s: float = ANSWER_S) -> set[Kept]:
+    async def shelves(self, answer_s: float = ANSWER_S) -> set[Shelf]:
         """All queues, tables and buckets there are."""
         ...
 

@@ -112,6 +112,26 @@ def test_a_queue_takes_what_it_may_and_knows_a_message_again(url: str) -> None:
     asyncio.run(scene())
 
 
+def test_a_message_that_was_in_no_queue_is_not_taken_for_one(url: str) -> None:
+    """Anybody may direct one into the subscription of the edge server: it must not end by it."""
+    heard: list[Incoming] = []
+
+    async def hear(message: Incoming) -> None:
+        heard.append(message)
+
+    async def scene() -> None:
+        async with connected(url) as transport:
+            await transport.subscribe("word.*", hear)
+            await transport.client.publish("word.a", b"", reply="forged.reply")
+            await transport.publish("word.a", b"")
+            assert await until(lambda: len(heard) == 2)
+            for message in heard:
+                with pytest.raises(TransportError):
+                    assert message.stored_wall_s
+
+    asyncio.run(scene())
+
+
 def test_somebody_elses_hand_is_seen(url: str) -> None:
     async def scene() -> None:
         async with connected(url) as transport:

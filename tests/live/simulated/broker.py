@@ -292,7 +292,8 @@ class MemoryBroker:
             asyncio.get_running_loop().call_soon(self.pump, queue, context=self.process.context)
 
     def delete_consumer(self, queue: str) -> None:
-        self.on_disk.queue(queue).consumer = None
+        if queue in self.on_disk.queues:
+            self.on_disk.queues[queue].consumer = None
         self._consuming.pop(queue, None)
 
     def delete_queue(self, queue: str) -> None:

@@ -5,7 +5,7 @@ import itertools
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
-from fedtwin.live.wire.ports import Kept, MissingError, NobodyThereError, ObjectError, Queue, TooManyWaitError, TransportError
+from fedtwin.live.wire.ports import MissingError, NobodyThereError, ObjectError, Queue, Shelf, TooManyWaitError, TransportError
 
 DUPLICATES_S = 120.0
 
@@ -140,11 +140,11 @@ class Store:
         self.histories: dict[str, int] = {}
         self.buckets: dict[str, Bucket] = {}
 
-    def kept(self) -> set[Kept]:
+    def shelves(self) -> set[Shelf]:
         return (
-            {Kept("queue", name) for name in self.queues}
-            | {Kept("table", name) for name in self.tables}
-            | {Kept("bucket", name) for name in self.buckets}
+            {Shelf("queue", name) for name in self.queues}
+            | {Shelf("table", name) for name in self.tables}
+            | {Shelf("bucket", name) for name in self.buckets}
         )
 
     def queue(self, name: str) -> StoredQueue:

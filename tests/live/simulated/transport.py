@@ -13,9 +13,9 @@ from fedtwin.live.wire.ports import (
     ANSWER_S,
     Chance,
     Handler,
-    Kept,
     NoAnswerError,
     Queue,
+    Shelf,
     TransportError,
 )
 from tests.live.simulated.broker import Connection, MemoryBroker
@@ -346,8 +346,8 @@ class MemoryTransport:
         )
         return found
 
-    async def kept(self, answer_s: float = ANSWER_S) -> set[Kept]:
-        found: set[Kept] = await self._call(["$JS.API.STREAM.NAMES"], lambda broker, _: broker.on_disk.kept(), answer_s)
+    async def shelves(self, answer_s: float = ANSWER_S) -> set[Shelf]:
+        found: set[Shelf] = await self._call(["$JS.API.STREAM.NAMES"], lambda broker, _: broker.on_disk.shelves(), answer_s)
         return found
 
     async def make_bucket(self, bucket: str, most_bytes: int, replicas: int = 1) -> None:  # noqa: ARG002

@@ -231,7 +231,7 @@ class MemoryBroker:
             overtakes = bool(weather.overtakes) and chance.random() < weather.overtakes
             for _ in range(2 if weather.doubled and chance.random() < weather.doubled else 1):
                 receiver.down(
-                    lambda receiver=receiver, number=number: receiver.transport.hear(number, subject, data, reply),  # type: ignore[misc]
+                    lambda receiver=receiver, number=number: receiver.transport.hear(number, subject, data, reply),
                     overtakes=overtakes,
                 )
         for queue in self.on_disk.queues.values():  # a plain message on a subject of a queue is stored too

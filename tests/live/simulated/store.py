@@ -4,12 +4,14 @@ import heapq
 import itertools
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from functools import lru_cache
 
 from fedtwin.live.wire.ports import MissingError, NobodyThereError, ObjectError, Queue, Shelf, TooManyWaitError, TransportError
 
 DUPLICATES_S = 120.0
 
 
+@lru_cache(maxsize=100_000)
 def matches(pattern: str, subject: str) -> bool:
     """``*`` is one word, ``>`` all that follow."""
     words, wanted = subject.split("."), pattern.split(".")

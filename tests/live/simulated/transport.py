@@ -93,8 +93,9 @@ class MemoryTransport:
         chance: Chance,
         on_reconnect: Callable[[], Awaitable[None]] | None,
         expected: Callable[[], bool],
+        stored: set[str],
     ) -> None:
-        self.broker, self.name = broker, name
+        self.broker, self.name, self._stored = broker, name, stored
         process = PROCESS.get()
         self.context = (process or Process(name)).context
         self.inbox = broker.new_inbox(name)
@@ -305,6 +306,8 @@ class MemoryTransport:
             broker.pump(queue.settings.name)
 
         await self._call([subject], action, answer_s, len(data))
+        if message_id is not None:
+            self._stored.add(message_id)
 
     async def make_queue(self, queue: Queue) -> None:
         await self._call([f"$JS.API.STREAM.CREATE.{queue.name}"], lambda broker, _: broker.on_disk.make_queue(queue))
@@ -388,8 +391,11 @@ class MemoryTransport:
         await self._call([f"$KV.{table}.{key}"], action)
 
 
-def connector(broker: MemoryBroker, chance: Chance) -> Callable[..., Awaitable[MemoryTransport]]:
-    """The ``connect`` of somebody's ports."""
+def connector(
+    broker: MemoryBroker, chance: Chance, stored: set[str] | None = None
+) -> Callable[..., Awaitable[MemoryTransport]]:
+    """The ``connect`` of somebody's ports; ``stored`` gets the ids of messages whose storing was acknowledged to them."""
+    acknowledged = set() if stored is None else stored
 
     async def connect(
         servers: list[str],
@@ -400,7 +406,7 @@ def connector(broker: MemoryBroker, chance: Chance) -> Callable[..., Awaitable[M
         on_reconnect: Callable[[], Awaitable[None]] | None = None,
         expected: Callable[[], bool] = lambda: False,
     ) -> MemoryTransport:
-        transport, told = MemoryTransport(broker, name, chance, on_reconnect, expected), False
+        transport, told = MemoryTransport(broker, name, chance, on_reconnect, expected, acknowledged), False
         while not await transport.dial():
             if not told:
                 LOG.warning("server %s cannot be reached. Trying again until it works.", ", ".join(servers))

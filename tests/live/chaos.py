@@ -165,12 +165,17 @@ def check_log(log: Ledger, model: Path, uploaded: set[str], mix: Mix = fedasync_
     applied: set[str] = set()
     queues: dict[int, tuple[float, int]] = {}
     counted = changes = 0
-    last_at_s, last_round = 0.0, 0
+    last_at_s, last_round, devices = 0.0, 0, 0
     for event in log:
         kind = event["kind"]
         assert event["at_s"] >= last_at_s, "the clock went back"
         last_at_s = event["at_s"]
-        if kind == "asked" and event["round"] > 0:
+        if kind == "started":
+            devices = len(event["names"])
+        elif kind == "joined" and devices:  # later than the others: its queue begins now
+            queues[devices] = 0.0, max(last_round, 1)
+            devices += 1
+        elif kind == "asked" and event["round"] > 0:
             assert event["round"] in (last_round, last_round + 1), "a round was skipped or came again"
             last_round = event["round"]
             queue, since = queues.get(event["device"], (0.0, 1))

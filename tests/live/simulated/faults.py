@@ -9,7 +9,7 @@ from tests.live.simulated.broker import Weather
 from tests.live.simulated.fleet import Fleet, Supervised
 
 SUBJECTS = Subjects("main")
-WITHIN_S, MOST_FAULTS = 4.0, 6
+WITHIN_S, MOST_FAULTS = 3.0, 6
 MOST_STEPS, MOST_WRITES = 150, 12
 PERSON_S = 8.0
 

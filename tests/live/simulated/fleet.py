@@ -195,7 +195,7 @@ class Fleet:
         self.happened: list[tuple[float, Event]] = []
         self.thread_s = (0.05, 0.6)
         self.edge_disk_full = False
-        self.stored: set[str] = set()
+        self.stored: dict[str, float] = {}
         overrides = {
             "fleet.devices": devices,
             "fleet.channels": max(2, devices - 1),

@@ -17,7 +17,8 @@ from tests.live.chaos import check_log
 from tests.live.run.test_replay import state_of
 from tests.live.simulated.disk import KilledError
 from tests.live.simulated.faults import Schedule, drawn, strike
-from tests.live.simulated.fleet import Fleet, Said, listening
+from tests.live.simulated.fleet import Fleet, Said, Supervised, listening
+from tests.live.simulated.hostile import hostile_device
 from tests.live.simulated.loop import run_virtually
 
 DEVICES, ROUNDS = 5, 30
@@ -53,11 +54,13 @@ def play(seed: int, schedule: Schedule | None = None, *, level: int = logging.IN
     try:
         fleet = Fleet(folder, seed, devices=DEVICES, rounds=ROUNDS, **settings)
         fleet.broker_is_ours = schedule.broker_is_ours
+        if schedule.hostile:
+            fleet.others.append(Supervised(fleet, "mallory", hostile_device))
         with listening(fleet.loop, level) as log:
             outcome = Outcome(seed, schedule, log.said, 0.0, {})
             try:
                 outcome.resumed_after_s = run_virtually(_main(fleet, schedule), fleet.loop)
-                outcome.counts = _check(fleet)
+                outcome.counts = _check(fleet, schedule)
             except (AssertionError, RuntimeError) as error:
                 outcome.trouble = f"{type(error).__name__}: {error}"
         return outcome
@@ -99,15 +102,12 @@ async def _played(fleet: Fleet, schedule: Schedule) -> float:
     return resumed_after_s
 
 
-def _check(fleet: Fleet) -> dict[str, int]:
+def _check(fleet: Fleet, schedule: Schedule) -> dict[str, int]:
     """Nothing lost or doubled, by the arithmetic of ``tests/live/chaos.py``; the ledger gives the state back."""
     log = [json.loads(line) for line in (fleet.folder / LEDGER_NAME).read_bytes().splitlines()]
-    uploaded = {message_id.removesuffix("-r") for message_id in fleet.stored if message_id.endswith("-r")}
     run = fleet.edge.life.run
     assert run is not None
-    counts = check_log(log, model_path(fleet.folder / "models", run.core.version), set())
-    lost = uploaded - {event["token"] for event in log if event["kind"] in ("applied", "refused") and "token" in event}
-    counts["lost"] = len(lost)
+    counts = check_log(log, model_path(fleet.folder / "models", run.core.version), _uploaded(fleet, schedule))
     replayed = Core(fleet.config)
     for event in read_events(fleet.folder / LEDGER_NAME):
         replayed.apply(event)
@@ -118,6 +118,15 @@ def _check(fleet: Fleet) -> dict[str, int]:
         if error is not None and not isinstance(error, KilledError):
             raise BrokenPromiseError(f"nobody took care of {error!r} in {trouble.get('message')}")
     return counts
+
+
+def _uploaded(fleet: Fleet, schedule: Schedule) -> set[str]:
+    """Tokens whose result a device knows to be stored, before the run had its last upload, by a broker that loses nothing."""
+    if any(fault.what in ("lost store", "deleted stream") for fault in schedule.faults):
+        return set()
+    last_s = max((at_s for at_s, event in fleet.happened if isinstance(event, events.Applied)), default=0.0)
+    known = {key.removesuffix("-r") for key, at_s in fleet.stored.items() if key.endswith("-r") and at_s < last_s}
+    return known & {event.token for _, event in fleet.happened if isinstance(event, events.Dispatched)}
 
 
 def _comparable(core: Core) -> dict[str, Any]:

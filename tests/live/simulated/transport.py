@@ -93,7 +93,7 @@ class MemoryTransport:
         chance: Chance,
         on_reconnect: Callable[[], Awaitable[None]] | None,
         expected: Callable[[], bool],
-        stored: set[str],
+        stored: dict[str, float],
     ) -> None:
         self.broker, self.name, self._stored = broker, name, stored
         process = PROCESS.get()
@@ -307,7 +307,7 @@ class MemoryTransport:
 
         await self._call([subject], action, answer_s, len(data))
         if message_id is not None:
-            self._stored.add(message_id)
+            self._stored[message_id] = asyncio.get_running_loop().time()
 
     async def make_queue(self, queue: Queue) -> None:
         await self._call([f"$JS.API.STREAM.CREATE.{queue.name}"], lambda broker, _: broker.on_disk.make_queue(queue))
@@ -392,10 +392,10 @@ class MemoryTransport:
 
 
 def connector(
-    broker: MemoryBroker, chance: Chance, stored: set[str] | None = None
+    broker: MemoryBroker, chance: Chance, stored: dict[str, float] | None = None
 ) -> Callable[..., Awaitable[MemoryTransport]]:
-    """The ``connect`` of somebody's ports; ``stored`` gets the ids of messages whose storing was acknowledged to them."""
-    acknowledged = set() if stored is None else stored
+    """The ``connect`` of somebody's ports; ``stored`` gets the ids of messages, and when storing them was acknowledged."""
+    acknowledged = {} if stored is None else stored
 
     async def connect(
         servers: list[str],

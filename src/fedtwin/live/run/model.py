@@ -3,6 +3,7 @@
 import hashlib
 import json
 from collections.abc import Iterable
+from fnmatch import fnmatch
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -139,12 +140,10 @@ class LiveModel:
 
     def keep_only(self, versions: Iterable[int], files: Iterable[str]) -> None:
         """Removes all other files, also those that a killed process left half-written."""
-        for draft in self._folder.glob(DRAFTS):
-            self._disk.remove(draft)
         wanted = {*files, *(model_path(self._folder, version).name for version in versions)}
-        for path in self._folder.glob("*.safetensors"):
-            if path.name not in wanted:
-                self._disk.remove(path)
+        for name in self._disk.names(self._folder):
+            if fnmatch(name, DRAFTS) or (name.endswith(".safetensors") and name not in wanted):
+                self._disk.remove(self._folder / name)
 
     def forget(self, version: int) -> None:
         self._disk.remove(model_path(self._folder, version))

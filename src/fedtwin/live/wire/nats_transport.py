@@ -79,7 +79,8 @@ class NatsMessage:
 
     @property
     def stored_wall_s(self) -> float:
-        return self._message.metadata.timestamp.timestamp()
+        with OURS:
+            return self._message.metadata.timestamp.timestamp()
 
     async def respond(self, data: bytes) -> None:
         with OURS:

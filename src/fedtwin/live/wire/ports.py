@@ -46,7 +46,11 @@ class ObjectError(Exception):
 
 
 class Incoming(Protocol):
-    """A message that has come. ``reply``: the subject its answer is for, of the sender's choosing; empty where none is."""
+    """A message that has come. ``reply``: the subject its answer is for, of the sender's choosing; empty where none is.
+
+    ``stored_wall_s`` and ``ack`` are for a message that was consumed from a queue: of any other there is a ``TransportError``
+    instead of a time, and to acknowledge it leads nowhere.
+    """
 
     @property
     def subject(self) -> str: ...
@@ -62,13 +66,13 @@ class Incoming(Protocol):
 
     @property
     def stored_wall_s(self) -> float:
-        """When the broker stored it, by the broker's clock. Only of a message that was consumed from a queue."""
+        """When the broker stored it, by the broker's clock."""
         ...
 
     async def respond(self, data: bytes) -> None: ...
 
     async def ack(self) -> None:
-        """It has been dealt with: the queue forgets it. Only of a message that was consumed from a queue.
+        """It has been dealt with: the queue forgets it.
 
         It is on its way to the broker when this returns; lost on the way, the message comes again.
         """

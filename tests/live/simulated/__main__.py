@@ -8,6 +8,7 @@ import logging
 import sys
 import time
 from collections import Counter
+from dataclasses import replace
 
 from tests.live.simulated.schedule import play
 
@@ -17,7 +18,7 @@ def main() -> None:
     if len(sys.argv) == 2:
         outcome = play(first, level=logging.DEBUG)
         print(*outcome.said, sep="\n")
-        print(f"broker_is_ours={outcome.schedule.broker_is_ours} hostile={outcome.schedule.hostile}")
+        print(replace(outcome.schedule, faults=()))
         print(*outcome.schedule.faults, sep="\n")
         print(outcome.trouble or f"well: {outcome.counts}, uploads again after {outcome.resumed_after_s:.1f} s")
         sys.exit(outcome.trouble is not None)

@@ -10,6 +10,8 @@ from tests.live.simulated.fleet import Fleet, Supervised
 
 SUBJECTS = Subjects("main")
 WITHIN_S, MOST_FAULTS = 3.0, 6
+FLEETS = (1, 1, 2, 3, 5, 5, 5, 5)
+FIRST_UPLOADS_S = (0.5, 1.2)
 MOST_STEPS, MOST_WRITES = 150, 12
 PERSON_S = 8.0
 
@@ -37,6 +39,7 @@ class Schedule:
     """All faults of a seed, and what kind of fleet meets them."""
 
     faults: tuple[Fault, ...]
+    devices: int = 5
     broker_is_ours: bool = True
     hostile: bool = False
 
@@ -45,18 +48,19 @@ class Schedule:
         return max((fault.at_s + fault.lasts_s for fault in self.faults), default=0.0)
 
 
-def drawn(seed: int, devices: int) -> Schedule:
+def drawn(seed: int) -> Schedule:
     chance = random.Random(f"faults of {seed}")
-    count = chance.randint(1, MOST_FAULTS)
+    devices, count = chance.choice(FLEETS), chance.randint(1, MOST_FAULTS)
     faults = sorted((_one(chance, devices) for _ in range(count)), key=lambda fault: fault.at_s)
-    return Schedule(tuple(faults), broker_is_ours=chance.random() < 0.75, hostile=chance.random() < 0.25)
+    return Schedule(tuple(faults), devices, broker_is_ours=chance.random() < 0.75, hostile=chance.random() < 0.25)
 
 
 def _one(chance: random.Random, devices: int) -> Fault:
     who = chance.choice(["weather", "edge", "edge", "broker", "broker", "broker", *(f"device-{n}" for n in range(devices))])
     kinds = {"weather": WEATHER, "edge": (*LIVES, *EDGE), "broker": BROKER}.get(who, LIVES)
     lasts_s = chance.choice([0.1, 0.5, 1.0, 3.0, 8.0]) * chance.uniform(0.5, 1.5)
-    return Fault(chance.uniform(0.0, WITHIN_S), chance.choice(kinds), who, lasts_s, chance.random())
+    at_s = chance.uniform(0.0, WITHIN_S) if chance.random() < 0.7 else chance.uniform(*FIRST_UPLOADS_S)
+    return Fault(at_s, chance.choice(kinds), who, lasts_s, chance.random())
 
 
 async def strike(fleet: Fleet, fault: Fault) -> None:

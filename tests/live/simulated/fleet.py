@@ -198,7 +198,7 @@ class Fleet:
         self.stored: dict[str, float] = {}
         overrides = {
             "fleet.devices": devices,
-            "fleet.channels": max(2, devices - 1),
+            "fleet.channels": devices - (devices > 3),
             "run.rounds": rounds,
             **SIMULATED,
             **settings,

@@ -21,10 +21,11 @@ from tests.live.simulated.fleet import Fleet, Said, Supervised, listening
 from tests.live.simulated.hostile import hostile_device
 from tests.live.simulated.loop import run_virtually
 
-DEVICES, ROUNDS = 5, 30
+ROUNDS = 30
 RESUMES_S = 120.0
 """Uploads are mixed in again so long after the last fault has ended, at the latest."""
 ENDS_S = 600.0
+FEW_ROUNDS = 3
 
 
 class BrokenPromiseError(AssertionError):
@@ -49,10 +50,10 @@ def folder_for_many() -> Path:
 
 def play(seed: int, schedule: Schedule | None = None, *, level: int = logging.INFO, **settings: Any) -> Outcome:
     """The schedule of a seed, or one that is given."""
-    schedule = schedule or drawn(seed, DEVICES)
+    schedule = schedule or drawn(seed)
     folder = folder_for_many()
     try:
-        fleet = Fleet(folder, seed, devices=DEVICES, rounds=ROUNDS, **settings)
+        fleet = Fleet(folder, seed, devices=schedule.devices, rounds=ROUNDS, **settings)
         fleet.broker_is_ours = schedule.broker_is_ours
         if schedule.hostile:
             fleet.others.append(Supervised(fleet, "mallory", hostile_device))
@@ -86,11 +87,14 @@ async def _played(fleet: Fleet, schedule: Schedule) -> float:
     await asyncio.gather(*(one(fault) for fault in schedule.faults))
     ended_s = fleet.loop.time()
 
+    played = max((event.round for _, event in fleet.happened if isinstance(event, events.Asked | events.Passed)), default=0)
+    nearly_over = played > ROUNDS - FEW_ROUNDS
+
     def resumed() -> bool:
-        sent = {event.token for at_s, event in fleet.happened if at_s > ended_s and isinstance(event, events.Dispatched)}
-        return fleet.finished or any(
-            isinstance(event, events.Applied) and event.token in sent for at_s, event in fleet.happened if at_s > ended_s
-        )
+        since = [event for at_s, event in fleet.happened if at_s > ended_s]
+        sent = {event.token for event in since if isinstance(event, events.Dispatched)}
+        mixed = any(isinstance(event, events.Applied) and event.token in sent for event in since)
+        return mixed or (fleet.finished and nearly_over)
 
     if not await fleet.until(resumed, RESUMES_S):
         raise BrokenPromiseError(

@@ -27,7 +27,9 @@ def played(fleet: Fleet) -> list[events.Event]:
 def test_three_hundred_devices(tmp_path: Path) -> None:
     happened = played(Fleet(tmp_path, 1, devices=300, rounds=300))
     applied = [event for event in happened if isinstance(event, events.Applied)]
-    assert len(applied) == 300 + 299  # those of round 0 on every channel, and one for every round
+    sent = [event for event in happened if isinstance(event, events.Dispatched)]
+    assert sorted(event.token for event in applied) == sorted(event.token for event in sent)
+    assert sum(event.round > 0 for event in sent) == 300
     assert len({event.device for event in applied}) == 300
     assert not [event for event in happened if isinstance(event, events.Refused | events.GivenUp)]
 

@@ -13,11 +13,9 @@ from typing import Any
 from unittest.mock import patch
 
 from fedtwin.live.device import planner
-from fedtwin.live.device.agent import Agent
 from fedtwin.live.run.live_run import LiveRun
 from fedtwin.live.server.datapath import DataPath
 from fedtwin.live.server.uploads import Uploads
-from fedtwin.live.wire.ports import Incoming
 from tests.live.simulated.schedule import Outcome, play
 
 PAGE = Path(__file__).parents[3] / "docs" / "faults.md"
@@ -35,10 +33,6 @@ async def _none_changed(_: Any) -> list[str]:
 
 async def _believed(*_: Any) -> bool:
     return True
-
-
-async def _acknowledged_whatever(_: Any, message: Incoming, __: int) -> None:
-    await message.ack()
 
 
 def _never(value: object) -> Any:
@@ -65,10 +59,6 @@ FIXES = {
         "a pause in the first uploads is taken for the link, for ever", "a8904d8",
         lambda: patch.object(planner, "FIRST_DOUBT_S", math.inf),
     ),
-    "hello": Fix(
-        "a hello is said once after a reconnect, heard or not", "db09e30",
-        lambda: patch.object(Agent, "_unheard", _never(False), create=True),
-    ),
     "store": Fix(
         "a broker that comes back with an empty store is left without streams", "a8904d8",
         lambda: patch.object(DataPath, "_make_missing", _nothing),
@@ -88,10 +78,6 @@ FIXES = {
     "ledger": Fix(
         "an edge server whose ledger cannot be written lives on, where a hello met that", "this issue",
         lambda: patch.object(LiveRun, "failure", _never(None), create=True),
-    ),
-    "numbers": Fix(
-        "messages of a stream that is gone are acknowledged in the new one", "14e5195",
-        lambda: patch.object(Uploads, "_ack", _acknowledged_whatever),
     ),
 }  # fmt: skip
 

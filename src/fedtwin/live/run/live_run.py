@@ -76,7 +76,7 @@ class LiveRun:
         return self._clock.at_s(broker_wall_s)
 
     def commit(self, event: Event) -> None:
-        """It is in the ledger, and so it has happened. Where it cannot be written that is the ``failure``: the run cannot go on."""
+        """It is in the ledger, and so it has happened. Where it cannot be written the run cannot go on: its ``failure``."""
         try:
             self._ledger.append(event)
         except FedtwinError as error:

@@ -36,6 +36,7 @@ class LiveRun:
     def __init__(self, folder: Path, *, resumed: bool, clock: Clock = CLOCK, disk: Disk = DISK) -> None:
         self.folder = folder
         self.listeners: list[Listener] = []
+        self.failure: FedtwinError | None = None
         self._lock = Lock(folder / LOCK_NAME)
         try:
             self.config = load_config(folder / CONFIG_NAME)
@@ -75,8 +76,12 @@ class LiveRun:
         return self._clock.at_s(broker_wall_s)
 
     def commit(self, event: Event) -> None:
-        """It is in the ledger, and so it has happened."""
-        self._ledger.append(event)
+        """It is in the ledger, and so it has happened. Where it cannot be written the run cannot go on: its ``failure``."""
+        try:
+            self._ledger.append(event)
+        except FedtwinError as error:
+            self.failure = error
+            raise
         self._happened(event)
 
     def _happened(self, event: Event) -> None:

@@ -171,6 +171,8 @@ class EdgeServer:
                     raise error
             if self._uploads.trouble is not None:
                 raise self._uploads.trouble
+            if self._run.failure is not None:  # met where a message was handled, which ends nothing by itself
+                raise self._run.failure
             if self._stop_asked.is_set():
                 self._context.stopping.set()
                 deadline = deadline or self._clock.monotonic_s() + self._options.grace_s

@@ -1,6 +1,5 @@
 """What the devices say of themselves between two questions: kept here, and no part of the run before a line of the ledger says so."""
 
-import time
 from typing import NamedTuple
 
 from fedtwin.live.run import events
@@ -30,16 +29,16 @@ class Beats:
             gain, cpu_hz = before.gain if gain is None else gain, before.cpu_hz if cpu_hz is None else cpu_hz
         self._latest[device] = _Latest(events.Heard(device, gain, cpu_hz), at_s)
 
-    def told(self, core: Core, at_s: float) -> events.Told | None:
-        """What is news by now; a device that was asked since has said it better."""
-        if not self._latest or time.monotonic() < self._tell_after:
+    def told(self, core: Core, at_s: float, now: float) -> events.Told | None:
+        """What is news by now (``now`` is in wall seconds); a device that was asked since has said it better."""
+        if not self._latest or now < self._tell_after:
             return None
-        self._tell_after = time.monotonic() + TELL_EVERY_S
+        self._tell_after = now + TELL_EVERY_S
         devices = core.twin.devices
         facts = {
             device: latest.fact
             for device, latest in self._latest.items()
-            if (known := devices[device].gain or devices[device].cpu_hz) is None or latest.at_s >= known.learned_s
+            if (known := devices[device].gain or devices[device].cpu_hz) is None or latest.at_s > known.learned_s
         }
         self._latest.clear()
         return core.tell(facts, at_s)

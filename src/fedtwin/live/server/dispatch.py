@@ -51,7 +51,7 @@ class Dispatcher:
         if asked is None:
             return False
         if isinstance(asked, events.Asked | events.Opened):
-            told = self._context.beats.told(self._core, self._run.now_s())
+            told = self._context.beats.told(self._core, self._run.now_s(), time.monotonic())
             if told is not None:  # the choice may be another one now
                 self._run.commit(told)
                 return True

@@ -134,4 +134,4 @@ def _uploaded(fleet: Fleet, schedule: Schedule) -> set[str]:
 
 
 def _comparable(core: Core) -> dict[str, Any]:
-    return {key: value for key, value in state_of(core).items() if key not in ("twin", "ranks")}
+    return state_of(core.state)

@@ -5,6 +5,7 @@ acknowledged. Whatever is killed in between, the ledger says what has happened; 
 """
 
 import logging
+from collections import OrderedDict
 from collections.abc import Callable
 from pathlib import Path
 
@@ -19,6 +20,7 @@ from fedtwin.live.run.core import Core, OpenTask
 from fedtwin.live.run.events import Event
 from fedtwin.live.run.ledger import LEDGER_NAME, Ledger, cut_torn_line, read_events
 from fedtwin.live.run.model import LiveModel
+from fedtwin.live.run.tasks import remember
 from fedtwin.live.run.trail import Trail
 from fedtwin.live.wire.ports import Clock, Disk
 from fedtwin.live.wire.protocol import PROTOCOL_VERSION, Done, Failed
@@ -37,6 +39,7 @@ class LiveRun:
         self.folder = folder
         self.listeners: list[Listener] = []
         self.failure: FedtwinError | None = None
+        self._unwritten: OrderedDict[tuple[str, str], int] = OrderedDict()
         self._lock = Lock(folder / LOCK_NAME)
         try:
             self.config = load_config(folder / CONFIG_NAME)
@@ -85,7 +88,10 @@ class LiveRun:
         self._happened(event)
 
     def _happened(self, event: Event) -> None:
-        self.core.apply(event)
+        self.core.state.apply(event)
+        self._tell(event)
+
+    def _tell(self, event: Event) -> None:
         for listener in self.listeners:
             listener(event, self)
 
@@ -97,12 +103,14 @@ class LiveRun:
 
     def refuse(self, name: str, what: str, reason: str, token: str | None = None) -> None:
         """Counted always, written down the 1st, 2nd, 4th, 8th, … time: a device that floods does not fill the disk."""
-        event = self.core.refuse(name, what, reason, self.now_s(), token)
+        kind = name, reason.partition(":")[0]
+        event = self.core.refuse(name, what, reason, self.now_s(), token, unwritten=self._unwritten.pop(kind, 0))
         if event.count & (event.count - 1) == 0:
             self.commit(event)
             say(logging.WARNING, "refused", device=name, what=what, reason=reason, count=event.count)
         else:
-            self._happened(event)
+            remember(self._unwritten, kind, event.count - self.core.refusals.get(kind, 0))
+            self._tell(event)
 
     def quarantine(self, name: str, reason: str) -> None:
         """The device is left out; a task it has is over."""

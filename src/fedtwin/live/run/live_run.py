@@ -8,7 +8,7 @@ import logging
 from collections.abc import Callable
 from pathlib import Path
 
-from fedtwin.config import config_hash, load_config
+from fedtwin import __version__
 from fedtwin.errors import FedtwinError
 from fedtwin.learning.aggregation import Upload
 from fedtwin.live.logs import say
@@ -17,14 +17,15 @@ from fedtwin.live.run.admission import Admitted, NotAdmitted
 from fedtwin.live.run.clock import RunClock
 from fedtwin.live.run.core import Core, OpenTask
 from fedtwin.live.run.events import Event
-from fedtwin.live.run.ledger import LEDGER_NAME, Ledger, cut_torn_line, read_events
-from fedtwin.live.run.model import LiveModel
-from fedtwin.live.run.trail import Trail
+from fedtwin.live.run.ledger import LEDGER_NAME, DamageError, Ledger, LedgerReader, cut_torn_line
+from fedtwin.live.run.model import MODELS, LiveModel
+from fedtwin.live.run.past import beginning_of, replay, settings_of
+from fedtwin.live.run.repair import told
+from fedtwin.live.run.trail import Kept
 from fedtwin.live.wire.protocol import PROTOCOL_VERSION, Done, Failed
-from fedtwin.records.files import CONFIG_NAME, LOCK_NAME, SUMMARY_NAME
+from fedtwin.records.files import LOCK_NAME, SUMMARY_NAME
 from fedtwin.records.lock import Lock
 
-MODELS = "models"
 Listener = Callable[[Event, "LiveRun"], None]
 
 
@@ -36,21 +37,20 @@ class LiveRun:
         self.listeners: list[Listener] = []
         self._lock = Lock(folder / LOCK_NAME)
         try:
-            self.config = load_config(folder / CONFIG_NAME)
-            self.core = Core(self.config)
-            fsync = self.core.live.fsync
             path = folder / LEDGER_NAME
             cut_torn_line(path)
-            self._before, trail = Trail(), Trail()
-            for event in read_events(path):
-                self.core.apply(event)
-                if isinstance(event, events.Applied | events.Closed):
-                    self._before, trail = trail, trail.after(event)
-            _check_it_is_the_same(self.core, folder)
-            began = self.core.began
-            self._clock = RunClock(self.core.live.time_scale, self.core.last_at_s, began.wall_s if began is not None else None)
-            self._ledger = Ledger(path, fsync=fsync)
-            self.model = LiveModel(folder / MODELS, self.config, version=self.core.version, trail=trail, fsync=fsync)
+            began = beginning_of(folder)
+            self.config = settings_of(folder, began)
+            self.core = Core(self.config)
+            self._kept, reader, fsync = Kept(), LedgerReader(path), self.core.live.fsync
+            try:
+                replay(reader, self._apply)
+                _check_it_can_go_on(self.core, folder, began)
+                self.model = LiveModel(folder / MODELS, self.config, self._kept, fsync=fsync)
+            except DamageError as error:
+                raise told(error, folder, self.config) from None
+            self._clock = RunClock(self.core.live.time_scale, self.core.last_at_s, began.wall_s)
+            self._ledger = Ledger(path, fsync=fsync, after=reader.digits or "")
             self._remove_what_is_not_needed()
             if resumed and not self.core.finished:
                 self.commit(events.Resumed(at_s=self.now_s()))
@@ -74,7 +74,12 @@ class LiveRun:
     def commit(self, event: Event) -> None:
         """It is in the ledger, and so it has happened."""
         self._ledger.append(event)
+        self._kept.happened(event)
         self._happened(event)
+
+    def _apply(self, event: Event) -> None:
+        self.core.apply(event)
+        self._kept.happened(event)
 
     def _happened(self, event: Event) -> None:
         self.core.apply(event)
@@ -198,13 +203,15 @@ class LiveRun:
             sources={**sources, "cpu_hz": done.cpu_source},
             link_s=done.link_s.value,
             uploaded_bytes=done.model_bytes,
+            model_sha256=None if core.sync else model.sha256,
             upload=kept if isinstance(kept, events.KeptUpload) else None,
             state=kept if isinstance(kept, events.KeptState) else None,
         )
-        self._commit_to_the_model(event)
-        if model.needs_start or self._files or model.trail.files:
+        self.commit(event)
+        if model.needs_start or self._files or self._kept.files:
             self._remove_what_is_not_needed()
-        else:
+        elif old_version - 1 not in self._kept.versions(starts=False):
+            self._kept.models.pop(old_version - 1, None)
             model.forget(old_version - 1)
 
     def close_round(self) -> bool:
@@ -216,46 +223,35 @@ class LiveRun:
         mixed = model.round_mixed(uploads)
         version = core.version + bool(uploads)
         kept = model.save_round(core.round, version, mixed)
-        self._commit_to_the_model(core.close_round(at_s, version, changed=mixed.changed, state=kept))
+        closed = core.close_round(at_s, version, changed=mixed.changed, state=kept)
+        self.commit(closed.model_copy(update={"model_sha256": model.sha256}))
         self._remove_what_is_not_needed()
         return True
 
-    def _commit_to_the_model(self, event: events.Applied | events.Closed) -> None:
-        """Its files are on disk, and the trail that leads to them grows with the event."""
-        self.commit(event)
-        self._before, self.model.trail = self.model.trail, self.model.trail.after(event)
-
     def _remove_what_is_not_needed(self) -> None:
-        """What gave the state back before the last upload stays, in case the ledger's last line is lost with the power."""
-        trails, starts = (self._before, self.model.trail), self.model.needs_start
-        versions = self._versions_needed().union(*(trail.versions(starts=starts) for trail in trails))
-        self._files = trails[0].files | trails[1].files
+        versions = self._kept.versions(starts=self.model.needs_start) | self._starts_of_tasks()
+        self._files = self._kept.files
+        self._kept.forget_all_but(versions)
         self.model.keep_only(versions, self._files)
 
-    def _versions_needed(self) -> set[int]:
-        """The newest, the one before in case the last line of the ledger is lost with the power, and those of tasks whose
-        upload would be taken.
-        """
+    def _starts_of_tasks(self) -> set[int]:
+        """The versions that tasks began with whose upload would be taken."""
         live, version = self.core.live, self.core.version
         tasks = [*self.core.open.values()] if self.model.needs_start else []
         if self.model.needs_start and live.late == "mix":
             tasks += self.core.given_up.values()
         starts = {task.sent.version for task in tasks}
-        return {version, version - 1, *(start for start in starts if version - start <= live.max_staleness)}
+        return {start for start in starts if version - start <= live.max_staleness}
 
 
-def _check_it_is_the_same(core: Core, path: Path) -> None:
-    """Settings, protocol and code are those the run was begun with, and it is not finished."""
-    began, folder = core.began, str(path)
-    if began is None:
-        raise FedtwinError(f"{folder!r} cannot be resumed: the ledger is empty, the run never began; remove the folder.")
-    if began.config_hash != config_hash(core.config, load_models=False):
-        raise FedtwinError(
-            f"{folder!r} cannot be resumed: config.toml, or a file or code it names, has changed since the run began."
-        )
+def _check_it_can_go_on(core: Core, path: Path, began: events.Began) -> None:
+    """It speaks our protocol, and is not finished; that another fedtwin began it is said."""
+    folder = str(path)
     if began.protocol != PROTOCOL_VERSION:
         raise FedtwinError(
             f"{folder!r} cannot be resumed: the run speaks protocol {began.protocol}, this is {PROTOCOL_VERSION}."
         )
     if core.finished and (path / SUMMARY_NAME).exists():
         raise FedtwinError(f"{folder!r} cannot be resumed: this run is finished, there is nothing to resume.")
+    if began.package_version != __version__:
+        say(logging.WARNING, "the run was begun by another version of fedtwin", begun_by=began.package_version, this=__version__)

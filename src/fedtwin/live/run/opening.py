@@ -1,5 +1,6 @@
 """How a run begins in a new folder, and goes on in one that is there."""
 
+import logging
 import shutil
 import time
 from pathlib import Path
@@ -9,11 +10,13 @@ from fedtwin.config import Config, config_hash, load_config
 from fedtwin.errors import FedtwinError
 from fedtwin.files import write_whole
 from fedtwin.learning.aggregation import aggregation_of
+from fedtwin.live.logs import say
 from fedtwin.live.run import events
 from fedtwin.live.run.core import Core
 from fedtwin.live.run.ledger import LEDGER_NAME, Ledger
-from fedtwin.live.run.live_run import MODELS, LiveRun
-from fedtwin.live.run.model import model_path
+from fedtwin.live.run.live_run import LiveRun
+from fedtwin.live.run.model import MODELS, digest_of, model_path
+from fedtwin.live.run.repair import repair as go_back
 from fedtwin.live.wire.protocol import PROTOCOL_VERSION
 from fedtwin.records.files import CONFIG_NAME, write_config
 
@@ -39,6 +42,8 @@ def begin(folder: Path, config: Config, run: str, initial: bytes) -> LiveRun:
                 package_version=__version__,
                 protocol=PROTOCOL_VERSION,
                 model_bytes=len(initial),
+                model_sha256=digest_of(initial),
+                config=(draft / CONFIG_NAME).read_text(encoding="utf-8"),
             )
         )
         ledger.close()
@@ -54,8 +59,13 @@ def require_new(folder: Path) -> None:
         raise FedtwinError(f"out = {str(folder)!r} exists already: name a folder that does not, nothing is overwritten.")
 
 
-def resume(folder: Path) -> LiveRun:
-    """A run that was begun before, as its ledger has it."""
+def resume(folder: Path, *, repair: bool = False) -> LiveRun:
+    """A run that was begun before, as its ledger has it; with ``repair`` damage takes it back to the last state that verifies."""
     if not (folder / LEDGER_NAME).exists():
         raise FedtwinError(f"{str(folder)!r} is not the folder of a live run.")
+    if repair and (done := go_back(folder)) is not None:
+        say(
+            logging.WARNING, "repaired: the run went back to the last state that verifies", version=done.version,
+            uploads_lost=done.uploads, lines_cut_off=done.lines, kept_in=done.folder,
+        )  # fmt: skip
     return LiveRun(folder, resumed=True)

@@ -203,7 +203,7 @@ class State:
                     self.coordinator.set_status(member.device, "offline")
             case events.Stopped():
                 self.finished = event.finished
-            case events.Measured() | events.Resumed():
+            case events.Measured() | events.Resumed() | events.Repaired():
                 pass
 
     def _joined(self, event: events.Joined) -> None:

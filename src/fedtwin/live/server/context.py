@@ -31,7 +31,7 @@ class EdgeContext:
         now = time.monotonic()
         self.heard: dict[str, float] = dict.fromkeys(run.core.names, now)
         self.ask_after = 0.0
-        self.path_is_well = True
+        self.path_is_well = self.sends_pulses = True
         self.storage_losses = 0
         self.dropped: list[events.Dispatched] = []
         self.strangers: OrderedDict[str, Telemetry] = OrderedDict()

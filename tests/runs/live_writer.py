@@ -16,7 +16,7 @@ def main(folder: Path, uploads: int) -> None:
         time.sleep(0.02)
         deliver(live, dispatch(live), weights(float(number % 3)))
     stopped = events.Stopped(at_s=live.now_s(), finished=True)
-    line, _ = sealed(stopped.model_dump_json(exclude_none=True).encode(), live._ledger._digits)
+    line, _ = sealed(stopped.model_dump_json(exclude_none=True).encode(), live._ledger.digits)
     with (folder / "ledger.jsonl").open("ab", buffering=0) as ledger:
         ledger.write(line[:20])
         time.sleep(0.3)

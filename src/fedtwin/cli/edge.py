@@ -50,10 +50,11 @@ def edge(
     if state is not None:
         if out is not None or resume_folder is not None:
             raise FedtwinError("--state DIR stands for --out or --resume: give one of them.")
-        if (state / "ledger.jsonl").exists() and (state / "summary.json").exists():
+        there = any(state.glob("ledger*.jsonl"))
+        if there and (state / "summary.json").exists():
             typer.echo(f"The run in {state} is finished. For a new one name another folder.", err=True)
             return  # no error, or a service would be started again and again
-        resume_folder, out = (state, None) if (state / "ledger.jsonl").exists() else (None, state)
+        resume_folder, out = (state, None) if there else (None, state)
     given = (config_file, policy, rounds, seed, time_scale, initial, assignments)
     folder = out or resume_folder
     if folder is None or (out is not None and resume_folder is not None):

@@ -118,7 +118,7 @@ def test_a_repair_of_what_is_whole_changes_nothing(tmp_path: Path) -> None:
 
 def test_damage_far_back_goes_to_the_last_model_that_is_left(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Of the versions in between there is no file any more: the run goes back to an anchor."""
-    monkeypatch.setattr("fedtwin.live.run.trail.ANCHOR_LINES", 16)
+    monkeypatch.setattr("fedtwin.live.run.trail.SEGMENT_LINES", 16)
     folder = tmp_path / "run"
     models = played(folder, 12)
     whole = tmp_path / "whole"
@@ -215,3 +215,19 @@ def test_another_version_of_the_package_is_one_line(
     (said,) = caplog.records
     assert said.levelname == "WARNING" and "another version of fedtwin" in said.message
     assert said.__dict__["fields"] == {"begun_by": fedtwin.__version__, "this": "9.9"}
+
+
+def test_lines_that_are_missing_at_the_end_are_told_by_the_models(tmp_path: Path) -> None:
+    folder = tmp_path / "run"
+    models = played(folder, 5)
+    write_lines(folder, lines_of(folder)[: place_of(folder, "applied", 0)])
+    with pytest.raises(
+        FedtwinError, match=rf"ledger\.jsonl' ends with version 0 of the model, and version 5 is on disk: its end is missing; .*{CURE}"
+    ):
+        opening.resume(folder)
+    again = opening.resume(folder, repair=True)
+    assert again.core.version == 0 and np.array_equal(again.model.weights.floats, models[0])
+    (repaired,) = [event for event in read_events(folder / "ledger.jsonl") if isinstance(event, events.Repaired)]
+    assert (repaired.lines, repaired.uploads) == (0, 5)
+    assert (folder / "damaged-1" / "model-000000000005.safetensors").exists()
+    goes_on(again)

@@ -260,7 +260,6 @@ class Repaired(_Event):
     """
 
     kind: Literal["repaired"] = "repaired"
-    reason: str
     version: int
     lines: int
     uploads: int

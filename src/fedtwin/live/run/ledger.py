@@ -7,11 +7,12 @@ from pathlib import Path
 from pydantic import ValidationError
 
 from fedtwin.errors import FedtwinError
-from fedtwin.files import plain_file
+from fedtwin.files import plain_file, write_whole
 from fedtwin.live.run import chain
 from fedtwin.live.run.events import EVENT, Event
 
 LEDGER_NAME = "ledger.jsonl"
+SEGMENT_LINES = 20_000
 CHANGED = "it is not as it was written"
 BROKEN = f"{CHANGED}, or lines before it are missing, doubled or moved"
 
@@ -27,13 +28,13 @@ class Ledger:
     """
 
     def __init__(self, path: Path, *, fsync: bool, after: str = "") -> None:
-        self._path, self._fsync, self._digits = path, fsync, after
-        self._file = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o644)
+        self._path, self._fsync, self.digits = path, fsync, after
+        self._file = _opened(path)
         self._torn = False
 
     def append(self, event: Event) -> None:
         """Or ``FedtwinError``: the run ends then, because nothing may follow a line that is not whole."""
-        line, digits = chain.sealed(event.model_dump_json(exclude_none=True).encode(), self._digits)
+        line, digits = chain.sealed(event.model_dump_json(exclude_none=True).encode(), self.digits)
         try:
             if self._torn:
                 raise OSError(0, "an earlier line could not be finished")
@@ -43,38 +44,87 @@ class Ledger:
                 written += os.write(self._file, line[written:])
             if self._fsync:
                 os.fsync(self._file)
-            self._torn, self._digits = False, digits
+            self._torn, self.digits = False, digits
         except OSError as error:
             raise FedtwinError(f"The ledger {str(self._path)!r} cannot be written: {error.strerror}.") from None
+
+    def begin_segment(self, path: Path) -> None:
+        """What is appended from now on goes there; with ``fsync`` the new file itself survives a loss of power."""
+        try:
+            write_whole(path, b"", fsync=self._fsync)
+            file = _opened(path)
+        except OSError as error:
+            raise FedtwinError(f"The ledger {str(path)!r} cannot be written: {error.strerror}.") from None
+        self.close()
+        self._path, self._file = path, file
 
     def close(self) -> None:
         os.close(self._file)
 
 
-class LedgerReader:
-    """Reads on from where it stopped, while the ledger may still be written.
+def _opened(path: Path) -> int:
+    return os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o644)
 
-    ``digits`` are those of the last line; None where lines are not chained: in a ledger from before they were.
+
+def segment_path(path: Path, first: int) -> Path:
+    """A ledger is in segments, each named by the number of its first line: ``ledger.jsonl``, ``ledger-000000020001.jsonl``, …"""
+    return path if first == 1 else path.with_name(f"{path.stem}-{first:012d}{path.suffix}")
+
+
+def first_lines(path: Path) -> list[int]:
+    """Of all segments that are there, in order."""
+    names = sorted(path.parent.glob(f"{path.stem}-*{path.suffix}"))
+    later = [int(digits) for name in names if (digits := name.stem.removeprefix(f"{path.stem}-")).isdecimal()]
+    return [1, *later] if path.exists() else later
+
+
+class LedgerReader:
+    """Reads on from where it stopped, through all segments, while the last may still be written; or from after ``line`` lines,
+    the last of which has these ``digits``.
+
+    ``digits`` are None where lines are not chained: in a ledger from before they were.
     """
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, *, line: int = 0, digits: str | None = "") -> None:
         self._path = path
-        self.place = self.line = 0
-        self.digits: str | None = ""
+        self.segment, self.place = segment_path(path, line + 1), 0
+        self.line, self.digits = line, digits
 
     def read(self) -> Iterator[Event]:
         """Every event that was written whole. The last line may be torn, or not finished yet; any other is an error."""
         try:
-            with plain_file(self._path).open("rb") as file:
-                file.seek(self.place)
-                for line in file:
-                    if not line.endswith(b"\n"):
-                        return
-                    event = self._read(line)
-                    self.place += len(line)
-                    yield event
+            if self.line == 0 or self.segment.exists():
+                yield from self._rest()
+            while (following := segment_path(self._path, self.line + 1)) != self.segment and following.exists():
+                self.segment, self.place = following, 0
+                yield from self._rest()
+        except FileNotFoundError:
+            self._require_no_gap()
+            raise self._unreadable("No such file or directory") from None
         except OSError as error:
-            raise FedtwinError(f"The ledger {str(self._path)!r} cannot be read: {error.strerror}.") from None
+            raise self._unreadable(error.strerror) from None
+        self._require_no_gap()
+
+    def _rest(self) -> Iterator[Event]:
+        with plain_file(self.segment).open("rb") as file:
+            file.seek(self.place)
+            for line in file:
+                if not line.endswith(b"\n"):
+                    return
+                event = self._read(line)
+                self.place += len(line)
+                yield event
+
+    def _require_no_gap(self) -> None:
+        later = [first for first in first_lines(self._path) if first > self.line + 1]
+        if later:
+            raise DamageError(
+                f"Lines {self.line + 1} to {min(later) - 1} of {str(self._path)!r} are not there: until their segments are put "
+                f"back, neither the twin nor the tables of this run can be drawn."
+            )
+
+    def _unreadable(self, why: str | None) -> FedtwinError:
+        return FedtwinError(f"The ledger {str(self.segment)!r} cannot be read: {why}.")
 
     def _read(self, line: bytes) -> Event:
         self.line += 1
@@ -98,7 +148,7 @@ class LedgerReader:
 
     def damage(self, what: str) -> DamageError:
         """The line that was read last cannot be."""
-        return DamageError(f"{str(self._path)!r} is damaged in line {self.line}: {what}.")
+        return DamageError(f"{str(self.segment)!r} is damaged in line {self.line}: {what}.")
 
 
 def read_events(path: Path) -> Iterator[Event]:
@@ -106,8 +156,9 @@ def read_events(path: Path) -> Iterator[Event]:
     return LedgerReader(path).read()
 
 
-def cut_torn_line(path: Path) -> None:
-    """A line the killed writer did not finish never happened: it is cut off."""
+def cut_torn_line(ledger: Path) -> None:
+    """A line the killed writer did not finish never happened: it is cut off the last segment."""
+    path = segment_path(ledger, first_lines(ledger)[-1])
     with path.open("rb+") as file:
         file.seek(0, os.SEEK_END)
         end = file.tell()

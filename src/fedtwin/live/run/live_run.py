@@ -17,11 +17,11 @@ from fedtwin.live.run.admission import Admitted, NotAdmitted
 from fedtwin.live.run.clock import RunClock
 from fedtwin.live.run.core import Core, OpenTask
 from fedtwin.live.run.events import Event
-from fedtwin.live.run.ledger import LEDGER_NAME, DamageError, Ledger, LedgerReader, cut_torn_line
+from fedtwin.live.run.ledger import LEDGER_NAME, DamageError, Ledger, cut_torn_line, segment_path
 from fedtwin.live.run.model import MODELS, LiveModel
-from fedtwin.live.run.past import beginning_of, replay, settings_of
-from fedtwin.live.run.repair import told
-from fedtwin.live.run.trail import Kept
+from fedtwin.live.run.past import beginning_of, pasts_of, settings_of
+from fedtwin.live.run.snapshots import Taken, write_snapshot
+from fedtwin.live.run.survey import newest_of, told
 from fedtwin.live.wire.protocol import PROTOCOL_VERSION, Done, Failed
 from fedtwin.records.files import LOCK_NAME, SUMMARY_NAME
 from fedtwin.records.lock import Lock
@@ -37,21 +37,25 @@ class LiveRun:
         self.listeners: list[Listener] = []
         self._lock = Lock(folder / LOCK_NAME)
         try:
-            path = folder / LEDGER_NAME
-            cut_torn_line(path)
+            cut_torn_line(folder / LEDGER_NAME)
             began = beginning_of(folder)
             self.config = settings_of(folder, began)
-            self.core = Core(self.config)
-            self._kept, reader, fsync = Kept(), LedgerReader(path), self.core.live.fsync
+            past = next(pasts_of(folder, self.config, Core))
+            self._kept = past.kept
             try:
-                replay(reader, self._apply)
+                past.replay()
+                self.core = past.state
+                fsync = self.core.live.fsync
                 _check_it_can_go_on(self.core, folder, began)
                 self.model = LiveModel(folder / MODELS, self.config, self._kept, fsync=fsync)
+                _check_no_line_is_missing_at_the_end(folder, self._kept.version)
             except DamageError as error:
                 raise told(error, folder, self.config) from None
             self._clock = RunClock(self.core.live.time_scale, self.core.last_at_s, began.wall_s)
-            self._ledger = Ledger(path, fsync=fsync, after=reader.digits or "")
+            self._ledger = Ledger(past.reader.segment, fsync=fsync, after=past.reader.digits or "")
             self._remove_what_is_not_needed()
+            if self._kept.segment_is_full and past.reader.place > 0:
+                self._begin_segment()
             if resumed and not self.core.finished:
                 self.commit(events.Resumed(at_s=self.now_s()))
         except BaseException:
@@ -76,10 +80,18 @@ class LiveRun:
         self._ledger.append(event)
         self._kept.happened(event)
         self._happened(event)
+        if self._kept.segment_is_full:
+            self._begin_segment()
 
-    def _apply(self, event: Event) -> None:
-        self.core.apply(event)
-        self._kept.happened(event)
+    def _begin_segment(self) -> None:
+        """A snapshot first: whoever reads on from it begins in the new segment."""
+        taken = Taken(self._ledger.digits, self._kept, self.core.state.snapshot())
+        try:
+            write_snapshot(self.folder, taken, fsync=self.core.live.fsync)
+        except OSError as error:
+            say(logging.WARNING, "no snapshot could be written, the segment goes on", reason=error.strerror)
+            return
+        self._ledger.begin_segment(segment_path(self.folder / LEDGER_NAME, self._kept.lines + 1))
 
     def _happened(self, event: Event) -> None:
         self.core.apply(event)
@@ -210,6 +222,8 @@ class LiveRun:
         self.commit(event)
         if model.needs_start or self._files or self._kept.files:
             self._remove_what_is_not_needed()
+        elif self._kept.anchors != self._anchors:
+            self._remove_what_is_not_needed()
         elif old_version - 1 not in self._kept.versions(starts=False):
             self._kept.models.pop(old_version - 1, None)
             model.forget(old_version - 1)
@@ -230,7 +244,7 @@ class LiveRun:
 
     def _remove_what_is_not_needed(self) -> None:
         versions = self._kept.versions(starts=self.model.needs_start) | self._starts_of_tasks()
-        self._files = self._kept.files
+        self._files, self._anchors = self._kept.files, self._kept.anchors
         self._kept.forget_all_but(versions)
         self.model.keep_only(versions, self._files)
 
@@ -242,6 +256,14 @@ class LiveRun:
             tasks += self.core.given_up.values()
         starts = {task.sent.version for task in tasks}
         return {start for start in starts if version - start <= live.max_staleness}
+
+
+def _check_no_line_is_missing_at_the_end(folder: Path, version: int) -> None:
+    """A model is on disk before its line is, and no more than one."""
+    newest = newest_of(path.name for path in (folder / MODELS).iterdir())
+    if newest > version + 1:
+        path = str(folder / LEDGER_NAME)
+        raise DamageError(f"{path!r} ends with version {version} of the model, and version {newest} is on disk: its end is missing")
 
 
 def _check_it_can_go_on(core: Core, path: Path, began: events.Began) -> None:

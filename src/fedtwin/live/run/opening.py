@@ -16,6 +16,7 @@ from fedtwin.live.run.core import Core
 from fedtwin.live.run.ledger import LEDGER_NAME, Ledger
 from fedtwin.live.run.live_run import LiveRun
 from fedtwin.live.run.model import MODELS, digest_of, model_path
+from fedtwin.live.run.past import has_ledger
 from fedtwin.live.run.repair import repair as go_back
 from fedtwin.live.wire.protocol import PROTOCOL_VERSION
 from fedtwin.records.files import CONFIG_NAME, write_config
@@ -61,7 +62,7 @@ def require_new(folder: Path) -> None:
 
 def resume(folder: Path, *, repair: bool = False) -> LiveRun:
     """A run that was begun before, as its ledger has it; with ``repair`` damage takes it back to the last state that verifies."""
-    if not (folder / LEDGER_NAME).exists():
+    if not has_ledger(folder):
         raise FedtwinError(f"{str(folder)!r} is not the folder of a live run.")
     if repair and (done := go_back(folder)) is not None:
         say(

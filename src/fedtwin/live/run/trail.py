@@ -5,8 +5,7 @@ with, and the uploads since. The ledger names all these files, so that no model 
 from dataclasses import dataclass, field, replace
 
 from fedtwin.live.run import events
-
-ANCHOR_LINES = 10_000
+from fedtwin.live.run.ledger import SEGMENT_LINES
 
 
 @dataclass(frozen=True)
@@ -52,18 +51,20 @@ class Anchor:
     trail: Trail = field(default_factory=Trail)
 
 
+@dataclass
 class Kept:
     """Which files the ledger says were written, with the digests of the models, and which of them stay.
 
     What gave the state back before the last upload stays, in case the ledger's last line is lost with the power. Further back
-    there are the last two anchors, the run's beginning and every ``ANCHOR_LINES`` lines, in case what is newer is damaged.
+    there are the last two anchors, the run's beginning and every ``SEGMENT_LINES`` lines, in case what is newer is damaged.
     """
 
-    def __init__(self) -> None:
-        self.lines = self.version = 0
-        self.models: dict[int, str] = {}
-        self.before, self.trail = Trail(), Trail()
-        self.anchors = (Anchor(), Anchor())
+    lines: int = 0
+    version: int = 0
+    models: dict[int, str] = field(default_factory=dict)
+    before: Trail = field(default_factory=Trail)
+    trail: Trail = field(default_factory=Trail)
+    anchors: tuple[Anchor, Anchor] = field(default_factory=lambda: (Anchor(), Anchor()))
 
     def happened(self, event: events.Event) -> None:
         self.lines += 1
@@ -72,8 +73,13 @@ class Kept:
             self.version = event.version
         if isinstance(event, events.Began | events.Applied | events.Closed) and event.model_sha256 is not None:
             self.models[self.version] = event.model_sha256
-        if self.lines % ANCHOR_LINES == 0:
+        if self.segment_is_full:
             self.anchors = self.anchors[1], Anchor(self.version, self.trail)
+
+    @property
+    def segment_is_full(self) -> bool:
+        """The next line is the first of a new segment."""
+        return self.lines % SEGMENT_LINES == 0
 
     @property
     def files(self) -> set[str]:

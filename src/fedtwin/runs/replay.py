@@ -65,6 +65,8 @@ class Replay:
         match event:
             case events.Started():
                 return range(len(self.state.twin.devices))
+            case events.Told():
+                return [heard.device for heard in event.facts]
             case events.Closed() if before is not None:
                 pairs = zip(self.state.twin.devices, before.devices, strict=True)
                 return [device for device, (now, then) in enumerate(pairs) if now is not then]

@@ -110,7 +110,7 @@ class Script:
     def arrive(self) -> None:
         if self.core.waits_for_nothing:
             self.clock_s += self.world.terms.max_time_s
-            self.core.try_again()
+            self.happen(self.core.offer_again(self.clock_s))
             return
         self.clock_s, device, token, done = heapq.heappop(self.in_flight)
         elapsed_s = self.clock_s - self.core.open[token].sent.at_s
@@ -186,7 +186,7 @@ def test_synchronous_rounds_are_those_of_the_simulator(
     same = ["round", "device", "compute_s", "upload_s", "compute_j", "upload_j", "cost", "declined", "decline_reason"]
     for name in [*same, *(["dropped"] if timeout_s is not None else [])]:
         assert live[name].to_pylist() == simulated.rounds[name].to_pylist(), name
-    means = summary_of(script.core, book, lambda summary: summary.as_dict())
+    means = summary_of(script.core.state, book, lambda summary: summary.as_dict())
     for name in ("mean_cost", "mean_time_s", "mean_energy_j", "rounds", "declines", "passed_rounds", "least_mean_samples"):
         assert means[name] == getattr(simulated.summary, name), name
     assert means.get("drops") == simulated.summary.drops and means.get("wasted_energy_j") == simulated.summary.wasted_energy_j
@@ -211,10 +211,10 @@ def test_it_decides_as_the_simulator_on_devices_that_are_unlike(policy: str) -> 
     told = [(row.samples, row.power_w, row.time_ok, row.energy_ok) for row in book.rows if row.round > 0 and not row.declined]
     kept = [row for row in rounds if not row["declined"]]
     assert told == [(row["samples"], row["power_w"], row["time_ok"], row["energy_ok"]) for row in kept]
-    devices = tables_of(script.core, book)["devices.parquet"]
+    devices = tables_of(script.core.state, book)["devices.parquet"]
     for name in Own.model_fields:
         assert devices[name].to_pylist() == result.devices[name].to_pylist()
-    trained = _trained(script.core, book)
+    trained = _trained(script.core.state, book)
     mixed_in = [task["round"] for task in book.tasks.values() if task["outcome"] == "applied"]
     for device in range(12):
         of_device = [row["samples"] for row in kept if row["device"] == device and row["round"] in mixed_in]

@@ -3,7 +3,7 @@
 ``at_s`` is the run's clock: wall seconds since the run began, over its time scale.
 """
 
-from typing import Annotated, Literal
+from typing import Annotated, Literal, NamedTuple
 
 from pydantic import BaseModel, ConfigDict, Field, TypeAdapter
 
@@ -11,7 +11,7 @@ StatusAfter = Literal["idle", "offline", "quarantined"]
 
 
 class _Event(BaseModel):
-    model_config = ConfigDict(frozen=True, extra="forbid")
+    model_config = ConfigDict(frozen=True, extra="forbid", ser_json_inf_nan="strings")
     at_s: float
 
 
@@ -47,8 +47,23 @@ class Started(_Event):
     names: list[str]
 
 
+class Heard(NamedTuple):
+    """What a device has said of its link and its CPU; None where that is not news."""
+
+    device: int
+    gain: float | None
+    cpu_hz: float | None
+
+
+class Told(_Event):
+    """What the devices said of themselves since the last such line, as far as it was news: decisions see it from here on."""
+
+    kind: Literal["told"] = "told"
+    facts: list[Heard]
+
+
 class Opened(_Event):
-    """A synchronous round begins: all who take it train the same model."""
+    """A round begins: a channel is free. All who take a synchronous round train the same model."""
 
     kind: Literal["opened"] = "opened"
     round: int
@@ -75,7 +90,7 @@ class Asked(_Event):
 
 
 class Declined(_Event):
-    """The device asked last does not take the round; it is offline if it did not answer at all."""
+    """The device does not take the round it was asked for last; it is offline if it did not answer at all."""
 
     kind: Literal["declined"] = "declined"
     device: int
@@ -92,8 +107,14 @@ class Passed(_Event):
     round: int
 
 
+class Offered(_Event):
+    """Channels that nobody took are offered again: so much later they may be others."""
+
+    kind: Literal["offered"] = "offered"
+
+
 class Dispatched(_Event):
-    """The device asked last took the round: its task, bound to it and to the model's version, and what it predicted.
+    """The device took the round it was asked for last: its task, bound to it and to the model's version, and what it predicted.
 
     ``samples`` is D_n(t); without, it is the number that the device joined with.
     """
@@ -248,7 +269,7 @@ class Measured(_Event):
 
 
 class Resumed(_Event):
-    """The edge server was started again."""
+    """The edge server was started again; questions that were open then are answered by nobody."""
 
     kind: Literal["resumed"] = "resumed"
 
@@ -277,11 +298,13 @@ Event = (
     Began
     | Joined
     | Started
+    | Told
     | Opened
     | Filled
     | Asked
     | Declined
     | Passed
+    | Offered
     | Dispatched
     | Applied
     | GivenUp

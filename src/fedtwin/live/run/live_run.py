@@ -5,6 +5,7 @@ acknowledged. Whatever is killed in between, the ledger says what has happened; 
 """
 
 import logging
+from collections import OrderedDict
 from collections.abc import Callable
 from pathlib import Path
 
@@ -22,6 +23,7 @@ from fedtwin.live.run.model import MODELS, LiveModel
 from fedtwin.live.run.past import beginning_of, pasts_of, settings_of
 from fedtwin.live.run.snapshots import Taken, write_snapshot
 from fedtwin.live.run.survey import newest_of, told
+from fedtwin.live.run.tasks import remember
 from fedtwin.live.wire.protocol import PROTOCOL_VERSION, Done, Failed
 from fedtwin.records.files import LOCK_NAME, SUMMARY_NAME
 from fedtwin.records.lock import Lock
@@ -35,17 +37,17 @@ class LiveRun:
     def __init__(self, folder: Path, *, resumed: bool) -> None:
         self.folder = folder
         self.listeners: list[Listener] = []
+        self._unwritten: OrderedDict[tuple[str, str], int] = OrderedDict()
         self._lock = Lock(folder / LOCK_NAME)
         try:
             cut_torn_line(folder / LEDGER_NAME)
             began = beginning_of(folder)
             self.config = settings_of(folder, began)
-            past = next(pasts_of(folder, self.config, Core))
-            self._kept = past.kept
+            past = next(pasts_of(folder, self.config))
+            self._kept, self.core = past.kept, Core(self.config, past.state)
+            fsync = self.core.live.fsync
             try:
                 past.replay()
-                self.core = past.state
-                fsync = self.core.live.fsync
                 _check_it_can_go_on(self.core, folder, began)
                 self.model = LiveModel(folder / MODELS, self.config, self._kept, fsync=fsync)
                 _check_no_line_is_missing_at_the_end(folder, self._kept.version)
@@ -94,7 +96,10 @@ class LiveRun:
         self._ledger.begin_segment(segment_path(self.folder / LEDGER_NAME, self._kept.lines + 1))
 
     def _happened(self, event: Event) -> None:
-        self.core.apply(event)
+        self.core.state.apply(event)
+        self._tell(event)
+
+    def _tell(self, event: Event) -> None:
         for listener in self.listeners:
             listener(event, self)
 
@@ -106,12 +111,14 @@ class LiveRun:
 
     def refuse(self, name: str, what: str, reason: str, token: str | None = None) -> None:
         """Counted always, written down the 1st, 2nd, 4th, 8th, … time: a device that floods does not fill the disk."""
-        event = self.core.refuse(name, what, reason, self.now_s(), token)
+        kind = name, reason.partition(":")[0]
+        event = self.core.refuse(name, what, reason, self.now_s(), token, unwritten=self._unwritten.pop(kind, 0))
         if event.count & (event.count - 1) == 0:
             self.commit(event)
             say(logging.WARNING, "refused", device=name, what=what, reason=reason, count=event.count)
         else:
-            self._happened(event)
+            remember(self._unwritten, kind, event.count - self.core.refusals.get(kind, 0))
+            self._tell(event)
 
     def quarantine(self, name: str, reason: str) -> None:
         """The device is left out; a task it has is over."""

@@ -37,7 +37,7 @@ class Past:
             then(event)
 
 
-def pasts_of(folder: Path, config: Config, make: type[State] = State) -> Iterator[Past]:
+def pasts_of(folder: Path, config: Config) -> Iterator[Past]:
     """From every snapshot that can be used, the newest first, and at last from the beginning."""
     ledger = folder / LEDGER_NAME
     for path in snapshots_in(folder):
@@ -50,7 +50,7 @@ def pasts_of(folder: Path, config: Config, make: type[State] = State) -> Iterato
             say(logging.WARNING, "a snapshot is not used", snapshot=path.name, reason=str(error))
             continue
         yield Past(state, LedgerReader(ledger, line=taken.kept.lines, digits=taken.digits), taken.kept)
-    yield Past(make(config), LedgerReader(ledger))
+    yield Past(State(config), LedgerReader(ledger))
 
 
 def beginning_of(folder: Path) -> Began:

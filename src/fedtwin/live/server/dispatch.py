@@ -56,7 +56,7 @@ class Dispatcher:
         """Everybody has declined and nothing is in flight: T_max later their channels are others."""
         wait_s = self._core.terms.max_time_s * self._core.live.time_scale
         if self._core.waits_for_nothing and time.monotonic() - self._passed_at > wait_s:
-            self._core.try_again()
+            self._run.commit(self._core.offer_again(self._run.now_s()))
             self._passed_at = time.monotonic()
 
     async def _ask(self, asked: events.Asked) -> None:

@@ -231,3 +231,17 @@ def test_lines_that_are_missing_at_the_end_are_told_by_the_models(tmp_path: Path
     assert (repaired.lines, repaired.uploads) == (0, 5)
     assert (folder / "damaged-1" / "model-000000000005.safetensors").exists()
     goes_on(again)
+
+
+def test_damage_before_a_snapshot_costs_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The state is in the snapshot; only who reads all lines is told."""
+    monkeypatch.setattr("fedtwin.live.run.trail.SEGMENT_LINES", 16)
+    folder = tmp_path / "run"
+    models = played(folder, 12)
+    lines = lines_of(folder)
+    write_lines(folder, [*lines[:4], *lines[5:]])
+    again = opening.resume(folder)
+    assert again.core.version == 12 and np.array_equal(again.model.weights.floats, models[12])
+    goes_on(again)
+    with pytest.raises(FedtwinError, match=r"ledger\.jsonl' is damaged in line 5: "):
+        open_run(folder).twin()

@@ -48,6 +48,9 @@ def begun(folder: Path, **more: object) -> LiveRun:
 
 def dispatch(live: LiveRun) -> events.Dispatched:
     asked = live.core.next_ask(live.now_s())
+    if isinstance(asked, events.Opened) and not live.core.sync:
+        live.commit(asked)
+        asked = live.core.next_ask(live.now_s())
     assert isinstance(asked, events.Asked)
     live.commit(asked)
     offer = Accept(gain=1e-9, cpu_hz=2e9, power_w=0.1, compute_s=0.1, upload_s=0.1, compute_j=0.1, upload_j=0.01)

@@ -11,6 +11,7 @@ from nats.js import JetStreamContext
 
 from fedtwin.live.run import events
 from fedtwin.live.run.live_run import LiveRun
+from fedtwin.live.server.beats import Beats
 from fedtwin.live.wire.protocol import MESSAGE_SLACK_BYTES, Subjects, Telemetry
 
 MOST_STRANGERS = 10_000
@@ -34,6 +35,7 @@ class EdgeContext:
         self.path_is_well = self.sends_pulses = True
         self.storage_losses = 0
         self.dropped: list[events.Dispatched] = []
+        self.beats = Beats()
         self.strangers: OrderedDict[str, Telemetry] = OrderedDict()
         self._patience: dict[str, tuple[float, float]] = {}
 
@@ -70,7 +72,7 @@ class EdgeContext:
             self.wake.set()
 
     def patience_with(self, name: str, waited_s: float = 0.0) -> float:
-        """Seconds that may still be spent waiting for its answers; nobody else is asked meanwhile.
+        """Seconds that may still be spent waiting for its answers; nobody else is asked for that channel meanwhile.
 
         A quarter of the time-out is for free each time, and so are two asks without an answer. After that a device gets a
         twentieth of the time, however often it is heard.

@@ -40,8 +40,10 @@ def play(run: LiveRun, tasks: int) -> None:
     upload = CODEC.encode(Weights(np.full(4, 0.5, np.float32), np.zeros(0, np.int64)))
     tokens, waiting = (f"{number:032x}" for number in itertools.count()), []
     for _ in range(tasks):
-        while isinstance(asked := run.core.next_ask(run.now_s()), events.Asked):
+        while (asked := run.core.next_ask(run.now_s())) is not None:
             run.commit(asked)
+            if not isinstance(asked, events.Asked):
+                continue
             event = run.core.answered(asked, OFFER, next(tokens), run.now_s())
             run.commit(event)
             assert isinstance(event, events.Dispatched)

@@ -11,7 +11,7 @@ import pytest
 import fedtwin
 from fedtwin.errors import FedtwinError
 from fedtwin.live.run import events, opening
-from fedtwin.live.run.ledger import read_events
+from fedtwin.live.run.ledger import first_lines, read_events, segment_path
 from fedtwin.live.run.live_run import LiveRun
 from fedtwin.runs import open_run
 from tests.live.run.test_live_run import begun, deliver, dispatch, weights
@@ -65,6 +65,24 @@ def changed_line(folder: Path) -> None:
     write_lines(folder, [*lines[:place], lines[place].replace(b'"staleness":0', b'"staleness":1'), *lines[place + 1 :]])
 
 
+def drop_line(folder: Path, number: int) -> None:
+    """Wherever the segment is that has it."""
+    ledger = folder / "ledger.jsonl"
+    first = max(first for first in first_lines(ledger) if first <= number)
+    segment = segment_path(ledger, first)
+    lines = segment.read_bytes().splitlines(keepends=True)
+    del lines[number - first]
+    segment.write_bytes(b"".join(lines))
+
+
+def version_after(folder: Path) -> list[int]:
+    """Of the model, after every line."""
+    versions = [0]
+    for event in read_events(folder / "ledger.jsonl"):
+        versions.append(event.version if isinstance(event, events.Applied) else versions[-1])
+    return versions[1:]
+
+
 def goes_on(live: LiveRun, value: float = 1.0) -> None:
     assert deliver(live, dispatch(live), weights(value)) is None
     live.close()
@@ -74,8 +92,8 @@ def goes_on(live: LiveRun, value: float = 1.0) -> None:
     ("damage", "sentence", "version", "lost"),
     [
         (newest_model, r"The model '.*model-000000000005\.safetensors' is damaged: it is not what the ledger says", 4, 1),
-        (dropped_line, r"ledger\.jsonl' is damaged in line 20: it is not as it was written, or lines", 4, 0),
-        (changed_line, r"ledger\.jsonl' is damaged in line 20: it is not as it was written, or lines", 4, 1),
+        (dropped_line, r"ledger\.jsonl' is damaged in line LAST: it is not as it was written, or lines", 4, 0),
+        (changed_line, r"ledger\.jsonl' is damaged in line LAST: it is not as it was written, or lines", 4, 1),
     ],
 )
 def test_damage_is_said_with_what_is_intact_and_repaired(
@@ -86,10 +104,11 @@ def test_damage_is_said_with_what_is_intact_and_repaired(
     live = opening.resume(folder)
     dispatch(live)  # so that there is something after the last upload
     live.close()
+    last = place_of(folder, "applied", -1) + 1
     damage(folder)
     before = {path: path.read_bytes() for path in folder.rglob("*") if path.is_file()}
-    intact = rf"; intact are lines 1 to 19 of the ledger, to version {version} of the model at [0-9.]+ s: {CURE}"
-    with pytest.raises(FedtwinError, match=sentence + ".*" + intact):
+    intact = rf"; intact are lines 1 to {last - 1} of the ledger, to version {version} of the model at [0-9.]+ s: {CURE}"
+    with pytest.raises(FedtwinError, match=sentence.replace("LAST", str(last)) + ".*" + intact):
         opening.resume(folder)
     assert {path: path.read_bytes() for path in folder.rglob("*") if path.is_file()} == before, "a resume changes nothing"
 
@@ -99,7 +118,7 @@ def test_damage_is_said_with_what_is_intact_and_repaired(
     assert (repaired.version, repaired.uploads, repaired.folder) == (version, lost, "damaged-1")
     cut = (folder / "damaged-1" / "ledger.jsonl").read_bytes()
     whole = before[folder / "ledger.jsonl"]
-    assert whole.endswith(cut) and lines_of(folder)[:19] == whole.removesuffix(cut).splitlines(keepends=True)
+    assert whole.endswith(cut) and lines_of(folder)[: last - 1] == whole.removesuffix(cut).splitlines(keepends=True)
     assert repaired.lines == cut.count(b"\n") and repaired.uploads == cut.count(b'"kind":"applied"')
     newest = folder / "models" / "model-000000000005.safetensors"
     assert (folder / "damaged-1" / newest.name).read_bytes() == before[newest]
@@ -121,13 +140,17 @@ def test_damage_far_back_goes_to_the_last_model_that_is_left(tmp_path: Path, mon
     monkeypatch.setattr("fedtwin.live.run.trail.SEGMENT_LINES", 16)
     folder = tmp_path / "run"
     models = played(folder, 12)
+    for snapshot in folder.glob("snapshot-*"):
+        snapshot.unlink()  # they have the state, and nothing would be lost
     whole = tmp_path / "whole"
     shutil.copytree(folder, whole)
-    for line, anchor in ((36, 9), (31, 3), (10, None)):
+    versions = version_after(folder)
+    assert versions[-1] == 12 and len(versions) > 48
+    anchors = [versions[16 * number - 1] for number in range(1, len(versions) // 16 + 1)]
+    for line, anchor in ((len(versions) - 1, anchors[-1]), (16 * len(anchors) - 2, anchors[-2]), (10, None)):
         shutil.rmtree(folder)
         shutil.copytree(whole, folder)
-        lines = lines_of(folder)
-        write_lines(folder, [*lines[: line - 1], *lines[line:]])
+        drop_line(folder, line)
         if anchor is None:
             with pytest.raises(FedtwinError, match="in line 10: .*; nothing is intact that the run could go back to"):
                 opening.resume(folder)
@@ -238,8 +261,7 @@ def test_damage_before_a_snapshot_costs_nothing(tmp_path: Path, monkeypatch: pyt
     monkeypatch.setattr("fedtwin.live.run.trail.SEGMENT_LINES", 16)
     folder = tmp_path / "run"
     models = played(folder, 12)
-    lines = lines_of(folder)
-    write_lines(folder, [*lines[:4], *lines[5:]])
+    drop_line(folder, 5)
     again = opening.resume(folder)
     assert again.core.version == 12 and np.array_equal(again.model.weights.floats, models[12])
     goes_on(again)

@@ -1,6 +1,6 @@
 """What it costs to resume a long live run, from its last snapshot and by the replay of everything; and what a line costs.
 
-    python -m benchmarks.resuming [TASKS]
+python -m benchmarks.resuming [TASKS]
 """
 
 import itertools

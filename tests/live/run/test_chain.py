@@ -70,7 +70,8 @@ def test_a_line_without_its_digits_among_chained_ones_is_damage(tmp_path: Path, 
 
 
 @given(
-    st.dictionaries(st.text(max_size=5), st.text(), min_size=1, max_size=3), st.text("0123456789abcdef", min_size=16, max_size=16)
+    st.dictionaries(st.text(max_size=5), st.text(), min_size=1, max_size=3),
+    st.text("0123456789abcdef", min_size=16, max_size=16),
 )
 def test_what_is_sealed_is_had_back(event: dict[str, str], before: str) -> None:
     text = json.dumps(event).encode()

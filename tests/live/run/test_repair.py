@@ -152,7 +152,7 @@ def test_damage_far_back_goes_to_the_last_model_that_is_left(tmp_path: Path, mon
         shutil.copytree(whole, folder)
         drop_line(folder, line)
         if anchor is None:
-            with pytest.raises(FedtwinError, match="in line 10: .*; nothing is intact that the run could go back to"):
+            with pytest.raises(FedtwinError, match=r"in line 10: .*; nothing is intact that the run could go back to"):
                 opening.resume(folder)
             with pytest.raises(FedtwinError, match="cannot be repaired: no model is left that the ledger leads to"):
                 opening.resume(folder, repair=True)
@@ -178,7 +178,9 @@ def test_settings_that_were_changed_are_put_back(tmp_path: Path) -> None:
     ):
         assert bad != good
         config.write_bytes(bad)
-        with pytest.raises(FedtwinError, match=r"cannot be resumed: .*; fedtwin edge --resume .* --repair puts config\.toml back"):
+        with pytest.raises(
+            FedtwinError, match=r"cannot be resumed: .*; fedtwin edge --resume .* --repair puts config\.toml back"
+        ):
             opening.resume(folder)
         live = opening.resume(folder, repair=True)
         assert config.read_bytes() == good
@@ -199,7 +201,9 @@ def test_a_damaged_buffer_goes_back_to_the_upload_before(tmp_path: Path, how: st
         buffer.write_bytes(buffer.read_bytes()[:20])
     else:
         buffer.unlink()
-    with pytest.raises(FedtwinError, match=rf"The upload '.*' (is damaged|cannot be read): .*; intact .* version 5 of .*{CURE}"):
+    with pytest.raises(
+        FedtwinError, match=rf"The upload '.*' (is damaged|cannot be read): .*; intact .* version 5 of .*{CURE}"
+    ):
         opening.resume(folder)
     again = opening.resume(folder, repair=True)
     assert again.core.version == 5
@@ -245,7 +249,8 @@ def test_lines_that_are_missing_at_the_end_are_told_by_the_models(tmp_path: Path
     models = played(folder, 5)
     write_lines(folder, lines_of(folder)[: place_of(folder, "applied", 0)])
     with pytest.raises(
-        FedtwinError, match=rf"ledger\.jsonl' ends with version 0 of the model, and version 5 is on disk: its end is missing; .*{CURE}"
+        FedtwinError,
+        match=rf"ledger\.jsonl' ends with version 0 of the model, and version 5 is on disk: its end is missing; .*{CURE}",
     ):
         opening.resume(folder)
     again = opening.resume(folder, repair=True)

@@ -72,7 +72,9 @@ def test_a_snapshot_and_the_lines_after_it_are_the_replay_of_everything(seed: in
 
 
 @pytest.mark.parametrize("rule", [{}, MOMENTUM, FEDBUFF], ids=["fedasync", "momentum", "fedbuff"])
-def test_the_aggregations_state_comes_back_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, rule: dict[str, object]) -> None:
+def test_the_aggregations_state_comes_back_too(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, rule: dict[str, object]
+) -> None:
     live = begun(tmp_path / "run", **rule)
     for number in range(35):
         assert deliver(live, dispatch(live), weights(np.sin(number), number)) is None

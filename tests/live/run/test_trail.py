@@ -91,7 +91,9 @@ def test_a_file_that_is_gone_or_damaged_is_a_sentence(tmp_path: Path) -> None:
         path = tmp_path / "run" / "models" / f"{kind}-{number:012d}.safetensors"
         good = path.read_bytes()
         path.write_bytes(good[:-1] + bytes([good[-1] ^ 1]))
-        with pytest.raises(FedtwinError, match=rf"The {kind} '.*' is damaged: it is not what the ledger says was written; intact"):
+        with pytest.raises(
+            FedtwinError, match=rf"The {kind} '.*' is damaged: it is not what the ledger says was written; intact"
+        ):
             opening.resume(tmp_path / "run")
         path.unlink()
         with pytest.raises(FedtwinError, match=rf"The {kind} '.*' cannot be read: .*, and the state of learning\.aggregation"):

@@ -23,7 +23,9 @@ def overdue(folder: Path, monkeypatch: pytest.MonkeyPatch) -> tuple[Any, Any, An
     return live, sent, Deadlines(context, uploads), uploads
 
 
-def test_nothing_is_given_up_before_a_pulse_has_come_that_was_sent_since(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_nothing_is_given_up_before_a_pulse_has_come_that_was_sent_since(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     live, sent, deadlines, uploads = overdue(tmp_path / "run", monkeypatch)
     uploads.pulse_sent_s = live.now_s() - 1.0  # it was on its way before
     deadlines.put_off()

@@ -67,7 +67,7 @@ def _opened(path: Path) -> int:
 
 
 def segment_path(path: Path, first: int) -> Path:
-    """A ledger is in segments, each named by the number of its first line: ``ledger.jsonl``, ``ledger-000000020001.jsonl``, …"""
+    """A ledger is in segments, each named by its first line's number: ``ledger.jsonl``, ``ledger-000000020001.jsonl``, …"""
     return path if first == 1 else path.with_name(f"{path.stem}-{first:012d}{path.suffix}")
 
 

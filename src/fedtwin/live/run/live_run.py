@@ -227,9 +227,7 @@ class LiveRun:
             state=kept if isinstance(kept, events.KeptState) else None,
         )
         self.commit(event)
-        if model.needs_start or self._files or self._kept.files:
-            self._remove_what_is_not_needed()
-        elif self._kept.anchors != self._anchors:
+        if model.needs_start or self._files or self._kept.files or self._kept.anchors != self._anchors:
             self._remove_what_is_not_needed()
         elif old_version - 1 not in self._kept.versions(starts=False):
             self._kept.models.pop(old_version - 1, None)
@@ -270,7 +268,9 @@ def _check_no_line_is_missing_at_the_end(folder: Path, version: int) -> None:
     newest = newest_of(path.name for path in (folder / MODELS).iterdir())
     if newest > version + 1:
         path = str(folder / LEDGER_NAME)
-        raise DamageError(f"{path!r} ends with version {version} of the model, and version {newest} is on disk: its end is missing")
+        raise DamageError(
+            f"{path!r} ends with version {version} of the model, and version {newest} is on disk: its end is missing"
+        )
 
 
 def _check_it_can_go_on(core: Core, path: Path, began: events.Began) -> None:
@@ -283,4 +283,6 @@ def _check_it_can_go_on(core: Core, path: Path, began: events.Began) -> None:
     if core.finished and (path / SUMMARY_NAME).exists():
         raise FedtwinError(f"{folder!r} cannot be resumed: this run is finished, there is nothing to resume.")
     if began.package_version != __version__:
-        say(logging.WARNING, "the run was begun by another version of fedtwin", begun_by=began.package_version, this=__version__)
+        say(
+            logging.WARNING, "the run was begun by another version of fedtwin", begun_by=began.package_version, this=__version__
+        )

@@ -61,7 +61,7 @@ def require_new(folder: Path) -> None:
 
 
 def resume(folder: Path, *, repair: bool = False) -> LiveRun:
-    """A run that was begun before, as its ledger has it; with ``repair`` damage takes it back to the last state that verifies."""
+    """A run that was begun before, as its ledger has it; with ``repair`` it goes back to the last state that verifies."""
     if not has_ledger(folder):
         raise FedtwinError(f"{str(folder)!r} is not the folder of a live run.")
     if repair and (done := go_back(folder)) is not None:

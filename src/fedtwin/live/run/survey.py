@@ -105,8 +105,8 @@ def told(error: DamageError, folder: Path, config: Config) -> DamageError:
     if found is None:
         return DamageError(f"{what}; nothing is intact that the run could go back to.")
     return DamageError(
-        f"{what}; intact are lines 1 to {found.line} of the ledger, to version {found.version} of the model at {found.at_s:.1f} "
-        f"s: {REPAIR.format(folder)} goes back there, and {_lost(found.lines_lost, found.uploads_lost)} lost."
+        f"{what}; intact are lines 1 to {found.line} of the ledger, to version {found.version} of the model at "
+        f"{found.at_s:.1f} s: {REPAIR.format(folder)} goes back there, and {_lost(found.lines_lost, found.uploads_lost)} lost."
     )
 
 

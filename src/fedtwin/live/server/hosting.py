@@ -90,8 +90,8 @@ def resume(
 ) -> Served:
     """Goes on with the run in a folder, wherever it was stopped or killed; the rest is as for ``serve``.
 
-    Where ``run`` is given, it must be the run's name. What is damaged is an error; with ``repair`` the run goes back to the last
-    state that verifies, and what is cut off stays in the folder.
+    Where ``run`` is given, it must be the run's name. What is damaged is an error; with ``repair`` the run goes back to the
+    last state that verifies, and what is cut off stays in the folder.
     """
     place = _checked(place, metrics, new=False)
     live = opening.resume(folder, repair=repair)

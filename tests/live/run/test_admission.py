@@ -192,7 +192,7 @@ def test_an_upload_of_a_model_too_old(monkeypatch: pytest.MonkeyPatch) -> None:
     core, token = core_with_tasks(CONFIG), "a" * 32
     owner = owner_of(core, token)
     for version, reason in ((5, None), (6, "stale: 6 versions behind")):
-        monkeypatch.setattr(Core, "version", version)
+        monkeypatch.setattr(type(core.state), "version", version)
         assert find_task(core, owner, token, 0).reason == reason
 
 

@@ -53,7 +53,7 @@ def test_damage_is_found_in_its_line(tmp_path: Path, lines: list[bytes], name: s
     written = [lines[number].replace(b'"at_s":', b'"at_s":7') if number == changed else lines[number] for number in order]
     path = tmp_path / "ledger.jsonl"
     path.write_bytes(b"".join(written))
-    read = []
+    read: list[events.Event] = []
     with pytest.raises(DamageError, match=rf"is damaged in line {found}: it is not as it was written"):
         read.extend(read_events(path))  # what comes before it is given
 

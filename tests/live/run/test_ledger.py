@@ -31,7 +31,8 @@ def test_segments_are_read_as_one(tmp_path: Path) -> None:
 
 
 def test_a_reader_follows_into_the_next_segment(tmp_path: Path) -> None:
-    path, read = tmp_path / "ledger.jsonl", []
+    path = tmp_path / "ledger.jsonl"
+    read: list[events.Event] = []
     ledger = Ledger(path, fsync=False)
     reader = LedgerReader(path)
     for number, event in enumerate(EVENTS):

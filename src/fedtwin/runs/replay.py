@@ -41,8 +41,7 @@ class Replay:
             try:
                 self._read(event)
             except (LookupError, ValueError, TypeError) as error:
-                what = f"{event.kind} cannot have happened there ({type(error).__name__}: {error})"
-                raise self._reader.damage(what) from None
+                raise self._reader.impossible(event, error) from None
             found.append(event)
         return found
 

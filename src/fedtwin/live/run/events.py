@@ -16,7 +16,7 @@ class _Event(BaseModel):
 
 
 class Began(_Event):
-    """The first line: which run this is."""
+    """The first line: which run this is, its ``config.toml`` word for word, and the digest of the model it begins with."""
 
     kind: Literal["began"] = "began"
     run: str
@@ -25,6 +25,8 @@ class Began(_Event):
     package_version: str
     protocol: int
     model_bytes: int
+    model_sha256: str | None = None
+    config: str | None = None
 
 
 class Joined(_Event):
@@ -161,7 +163,7 @@ class Applied(_Event):
 
     Of a synchronous run: it is kept (``upload``), and mixed in when its round is closed; ``version`` is that of the round.
     The aggregation's state is had back from ``state``, or by applying ``upload`` to the one before; without either it is the
-    one that a run would begin with.
+    one that a run would begin with. ``model_sha256`` is the digest of the file that the new version was written to.
     """
 
     kind: Literal["applied"] = "applied"
@@ -183,6 +185,7 @@ class Applied(_Event):
     sources: dict[str, str]
     link_s: float
     uploaded_bytes: int
+    model_sha256: str | None = None
     upload: KeptUpload | None = None
     state: KeptState | None = None
 
@@ -214,6 +217,7 @@ class Closed(_Event):
     version: int
     changed: bool
     took_s: float
+    model_sha256: str | None = None
     state: KeptState | None = None
 
 
@@ -270,6 +274,19 @@ class Resumed(_Event):
     kind: Literal["resumed"] = "resumed"
 
 
+class Repaired(_Event):
+    """What was on disk was damaged, and the run went back to the last state that verified: the line before this one.
+
+    ``lines`` and the ``uploads`` among them were cut off; they are in ``folder``.
+    """
+
+    kind: Literal["repaired"] = "repaired"
+    version: int
+    lines: int
+    uploads: int
+    folder: str
+
+
 class Stopped(_Event):
     """The edge server was stopped, or the run is over."""
 
@@ -298,6 +315,7 @@ Event = (
     | Released
     | Measured
     | Resumed
+    | Repaired
     | Stopped
 )
 EVENT: TypeAdapter[Event] = TypeAdapter(Annotated[Event, Field(discriminator="kind")])

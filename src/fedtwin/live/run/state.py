@@ -80,7 +80,7 @@ class State(Facts):
                 self.finished = event.finished
             case events.Resumed():
                 self.asking.questions.clear()  # nobody hears the answers any more
-            case events.Measured():
+            case events.Measured() | events.Repaired():
                 pass
 
     def _joined(self, event: events.Joined) -> None:

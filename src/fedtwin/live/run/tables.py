@@ -12,11 +12,11 @@ import pyarrow.parquet as pq
 from fedtwin.config import identity_of
 from fedtwin.files import write_whole
 from fedtwin.formulas.terms import Quantities
+from fedtwin.live.run import events
 from fedtwin.live.run.book import Book
 from fedtwin.live.run.core import Core
-from fedtwin.live.run.ledger import LEDGER_NAME, read_events
-from fedtwin.live.run.live_run import MODELS
-from fedtwin.live.run.model import model_path
+from fedtwin.live.run.ledger import LEDGER_NAME, DamageError, read_events
+from fedtwin.live.run.model import MODELS, digest_of, model_path
 from fedtwin.live.run.state import State
 from fedtwin.records import DEVICES, Summary, Tally, rounds_schema, to_table
 from fedtwin.records.arrays import table_of
@@ -41,8 +41,11 @@ def write_records(folder: Path, core: Core) -> dict[str, Any]:
     """All tables of a run whose ledger has come to an end for now, and its summary."""
     config = core.config
     book = Book(config)
+    digest = None
     for event in read_events(folder / LEDGER_NAME):
         book.read(event)
+        if isinstance(event, events.Began | events.Applied | events.Closed):
+            digest = event.model_sha256 or digest
     for name, table in tables_of(core.state, book).items():
         if name == EVALUATIONS_NAME and config.learning is None:
             continue
@@ -51,8 +54,11 @@ def write_records(folder: Path, core: Core) -> dict[str, Any]:
         write_table(table, folder / name)
     summary = summary_of(core.state, book, lambda means: run_summary(config, means, identity_of(config, load_models=False)))
     if core.finished:
-        model = model_path(folder / MODELS, core.version)
-        write_whole(folder / MODEL_NAME, model.read_bytes(), fsync=core.live.fsync)
+        path = model_path(folder / MODELS, core.version)
+        model = path.read_bytes()
+        if digest is not None and digest_of(model) != digest:
+            raise DamageError(f"The model {str(path)!r} is damaged: it is not what the ledger says was written.")
+        write_whole(folder / MODEL_NAME, model, fsync=core.live.fsync)
         write_summary(folder, summary)
     return summary
 

@@ -29,7 +29,7 @@ class EdgeContext:
         now = self.clock.monotonic_s()
         self.heard: dict[str, float] = dict.fromkeys(run.core.names, now)
         self.ask_after = 0.0
-        self.path_is_well = True
+        self.path_is_well = self.sends_pulses = True
         self.storage_losses = 0
         self.dropped: list[events.Dispatched] = []
         self.beats = Beats()

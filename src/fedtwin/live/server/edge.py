@@ -151,6 +151,7 @@ class EdgeServer:
         say(logging.INFO, "reconnected")
         if not self._opened:
             return
+        self._deadlines.put_off()
         self._context.wait_for_the_fleet()
         for _ in range(READY_TRIES):
             try:

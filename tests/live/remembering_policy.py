@@ -15,7 +15,8 @@ class Memory(NamedTuple):
 
 def _score(view: View, knobs: Knobs) -> float:  # noqa: ARG001
     gain = 0.0 if math.isnan(view.gain) else 1e9 * view.gain
-    return view.state.heard + gain - view.queue
+    memory: Memory = view.state
+    return memory.heard + gain - view.queue
 
 
 def _observe(state: Memory, news: News, knobs: Knobs) -> Memory:  # noqa: ARG001

@@ -25,8 +25,9 @@ from fedtwin.live.run.admission import (
     find_task,
 )
 from fedtwin.live.run.core import Core
-from fedtwin.live.run.model import LiveModel, digest_of, model_path
-from fedtwin.live.run.trail import Kept
+from fedtwin.live.run.state import State
+from fedtwin.live.run.model import LiveModel, model_path
+from fedtwin.live.run.trail import Trail
 from fedtwin.live.wire.protocol import Done, Hello, Reading
 from fedtwin.live.wire.tensors import Codec
 from tests.live.hostile import ACCEPT
@@ -192,7 +193,7 @@ def test_an_upload_of_a_model_too_old(monkeypatch: pytest.MonkeyPatch) -> None:
     core, token = core_with_tasks(CONFIG), "a" * 32
     owner = owner_of(core, token)
     for version, reason in ((5, None), (6, "stale: 6 versions behind")):
-        monkeypatch.setattr(type(core.state), "version", version)
+        monkeypatch.setattr(State, "version", version)
         assert find_task(core, owner, token, 0).reason == reason
 
 

@@ -23,12 +23,12 @@ def started(devices: int) -> Core:
     return core
 
 
-def told(core: Core, beats: Beats, at_s: float) -> list[tuple[int, float | None, float | None]]:
+def told(core: Core, beats: Beats, at_s: float) -> list[events.Heard]:
     event = beats.told(core, at_s, at_s)
     if event is None:
         return []
     core.apply(event)
-    return [tuple(fact) for fact in event.facts]
+    return event.facts
 
 
 def test_only_what_has_changed_is_told_and_at_most_once_a_second() -> None:

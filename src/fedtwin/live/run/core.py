@@ -167,6 +167,8 @@ class Core:
     ) -> events.Dispatched | events.Declined:
         """A task, or why there is none. An offer over the limits is a decline: whoever keeps them is asked next."""
         device = asked.device
+        if self.is_quarantined(self.names[device]):
+            return self.left_out(asked, at_s)
         if isinstance(answer, Decline):
             return events.Declined(at_s=at_s, device=device, reason=answer.reason, gain=answer.gain, cpu_hz=answer.cpu_hz)
         joined = self.members[self.names[device]].joined

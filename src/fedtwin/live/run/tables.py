@@ -81,7 +81,7 @@ def tables_of(state: State, book: Book) -> dict[str, pa.Table]:
 def _devices(state: State, book: Book) -> pa.Table:
     count = len(state.names)
     own = [book.own(device) for device in range(count)]
-    columns = {
+    columns: dict[str, list[Any]] = {
         "device": list(range(count)),
         "distance_m": [math.nan] * count,
         "path_gain": [math.nan] * count,

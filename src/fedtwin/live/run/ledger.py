@@ -7,9 +7,11 @@ from pathlib import Path
 from pydantic import ValidationError
 
 from fedtwin.errors import FedtwinError
-from fedtwin.files import plain_file, write_whole
+from fedtwin.files import plain_file
 from fedtwin.live.run import chain
 from fedtwin.live.run.events import EVENT, Event
+from fedtwin.live.wire.ports import Disk
+from fedtwin.live.wire.real import DISK
 
 LEDGER_NAME = "ledger.jsonl"
 SEGMENT_LINES = 20_000
@@ -27,9 +29,9 @@ class Ledger:
     ``after`` are the digits of the last line that is there (``LedgerReader.digits``).
     """
 
-    def __init__(self, path: Path, *, fsync: bool, after: str = "") -> None:
-        self._path, self._fsync, self.digits = path, fsync, after
-        self._file = _opened(path)
+    def __init__(self, path: Path, *, fsync: bool, after: str = "", disk: Disk = DISK) -> None:
+        self._path, self._fsync, self.digits, self._disk = path, fsync, after, disk
+        self._file = disk.append_to(path)
         self._torn = False
 
     def append(self, event: Event) -> None:
@@ -39,11 +41,11 @@ class Ledger:
             if self._torn:
                 raise OSError(0, "an earlier line could not be finished")
             self._torn = True
-            written = os.write(self._file, line)
+            written = self._file.write(line)
             while written < len(line):
-                written += os.write(self._file, line[written:])
+                written += self._file.write(line[written:])
             if self._fsync:
-                os.fsync(self._file)
+                self._file.sync()
             self._torn, self.digits = False, digits
         except OSError as error:
             raise FedtwinError(f"The ledger {str(self._path)!r} cannot be written: {error.strerror}.") from None
@@ -51,19 +53,15 @@ class Ledger:
     def begin_segment(self, path: Path) -> None:
         """What is appended from now on goes there; with ``fsync`` the new file itself survives a loss of power."""
         try:
-            write_whole(path, b"", fsync=self._fsync)
-            file = _opened(path)
+            self._disk.write_whole(path, b"", fsync=self._fsync)
+            file = self._disk.append_to(path)
         except OSError as error:
             raise FedtwinError(f"The ledger {str(path)!r} cannot be written: {error.strerror}.") from None
         self.close()
         self._path, self._file = path, file
 
     def close(self) -> None:
-        os.close(self._file)
-
-
-def _opened(path: Path) -> int:
-    return os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o644)
+        self._file.close()
 
 
 def segment_path(path: Path, first: int) -> Path:

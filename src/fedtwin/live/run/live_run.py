@@ -24,7 +24,9 @@ from fedtwin.live.run.past import beginning_of, pasts_of, settings_of
 from fedtwin.live.run.snapshots import Taken, write_snapshot
 from fedtwin.live.run.survey import newest_of, told
 from fedtwin.live.run.tasks import remember
+from fedtwin.live.wire.ports import Clock, Disk
 from fedtwin.live.wire.protocol import PROTOCOL_VERSION, Done, Failed
+from fedtwin.live.wire.real import CLOCK, DISK
 from fedtwin.records.files import LOCK_NAME, SUMMARY_NAME
 from fedtwin.records.lock import Lock
 
@@ -34,9 +36,10 @@ Listener = Callable[[Event, "LiveRun"], None]
 class LiveRun:
     """The run in a folder. ``commit`` is the only way anything happens."""
 
-    def __init__(self, folder: Path, *, resumed: bool) -> None:
-        self.folder = folder
+    def __init__(self, folder: Path, *, resumed: bool, clock: Clock = CLOCK, disk: Disk = DISK) -> None:
+        self.folder, self._disk = folder, disk
         self.listeners: list[Listener] = []
+        self.failure: FedtwinError | None = None
         self._unwritten: OrderedDict[tuple[str, str], int] = OrderedDict()
         self._lock = Lock(folder / LOCK_NAME)
         try:
@@ -49,12 +52,12 @@ class LiveRun:
             try:
                 past.replay()
                 _check_it_can_go_on(self.core, folder, began)
-                self.model = LiveModel(folder / MODELS, self.config, self._kept, fsync=fsync)
+                self.model = LiveModel(folder / MODELS, self.config, self._kept, fsync=fsync, disk=disk)
                 _check_no_line_is_missing_at_the_end(folder, self._kept.version)
             except DamageError as error:
                 raise told(error, folder, self.config) from None
-            self._clock = RunClock(self.core.live.time_scale, self.core.last_at_s, began.wall_s)
-            self._ledger = Ledger(past.reader.segment, fsync=fsync, after=past.reader.digits or "")
+            self._clock = RunClock(self.core.live.time_scale, self.core.last_at_s, began.wall_s, clock)
+            self._ledger = Ledger(past.reader.segment, fsync=fsync, after=past.reader.digits or "", disk=disk)
             self._remove_what_is_not_needed()
             if self._kept.segment_is_full and past.reader.place > 0:
                 self._begin_segment()
@@ -78,8 +81,12 @@ class LiveRun:
         return self._clock.at_s(broker_wall_s)
 
     def commit(self, event: Event) -> None:
-        """It is in the ledger, and so it has happened."""
-        self._ledger.append(event)
+        """It is in the ledger, and so it has happened. Where it cannot be written the run cannot go on: its ``failure``."""
+        try:
+            self._ledger.append(event)
+        except FedtwinError as error:
+            self.failure = error
+            raise
         self._kept.happened(event)
         self._happened(event)
         if self._kept.segment_is_full:
@@ -89,7 +96,7 @@ class LiveRun:
         """A snapshot first: whoever reads on from it begins in the new segment."""
         taken = Taken(self._ledger.digits, self._kept, self.core.state.snapshot())
         try:
-            write_snapshot(self.folder, taken, fsync=self.core.live.fsync)
+            write_snapshot(self.folder, taken, fsync=self.core.live.fsync, disk=self._disk)
         except OSError as error:
             say(logging.WARNING, "no snapshot could be written, the segment goes on", reason=error.strerror)
             return

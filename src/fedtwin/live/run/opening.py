@@ -2,7 +2,6 @@
 
 import logging
 import shutil
-import time
 from pathlib import Path
 
 from fedtwin import __version__
@@ -18,11 +17,13 @@ from fedtwin.live.run.live_run import LiveRun
 from fedtwin.live.run.model import MODELS, digest_of, model_path
 from fedtwin.live.run.past import has_ledger
 from fedtwin.live.run.repair import repair as go_back
+from fedtwin.live.wire.ports import Clock, Disk
 from fedtwin.live.wire.protocol import PROTOCOL_VERSION
+from fedtwin.live.wire.real import CLOCK, DISK
 from fedtwin.records.files import CONFIG_NAME, write_config
 
 
-def begin(folder: Path, config: Config, run: str, initial: bytes) -> LiveRun:
+def begin(folder: Path, config: Config, run: str, initial: bytes, *, clock: Clock = CLOCK, disk: Disk = DISK) -> LiveRun:
     """A new run in a new folder, which is there whole or not at all."""
     Core(config)  # what is not for a live fleet is said before anything is made
     aggregation_of(config)
@@ -42,7 +43,7 @@ def begin(folder: Path, config: Config, run: str, initial: bytes) -> LiveRun:
             events.Began(
                 at_s=0.0,
                 run=run,
-                wall_s=time.time(),
+                wall_s=clock.wall_s(),
                 config_hash=config_hash(load_config(draft / CONFIG_NAME), load_models=False),
                 package_version=__version__,
                 protocol=PROTOCOL_VERSION,
@@ -55,7 +56,7 @@ def begin(folder: Path, config: Config, run: str, initial: bytes) -> LiveRun:
         draft.rename(folder)
     except OSError as error:
         raise FedtwinError(f"out = {str(folder)!r} cannot be written: {error.strerror}.") from None
-    return LiveRun(folder, resumed=False)
+    return LiveRun(folder, resumed=False, clock=clock, disk=disk)
 
 
 def require_new(folder: Path) -> None:
@@ -64,7 +65,7 @@ def require_new(folder: Path) -> None:
         raise FedtwinError(f"out = {str(folder)!r} exists already: name a folder that does not, nothing is overwritten.")
 
 
-def resume(folder: Path, *, repair: bool = False) -> LiveRun:
+def resume(folder: Path, *, repair: bool = False, clock: Clock = CLOCK, disk: Disk = DISK) -> LiveRun:
     """A run that was begun before, as its ledger has it; with ``repair`` it goes back to the last state that verifies."""
     if not has_ledger(folder):
         raise FedtwinError(f"{str(folder)!r} is not the folder of a live run.")
@@ -73,4 +74,4 @@ def resume(folder: Path, *, repair: bool = False) -> LiveRun:
             logging.WARNING, "repaired: the run went back to the last state that verifies", version=done.version,
             uploads_lost=done.uploads, lines_cut_off=done.lines, kept_in=done.folder,
         )  # fmt: skip
-    return LiveRun(folder, resumed=True)
+    return LiveRun(folder, resumed=True, clock=clock, disk=disk)

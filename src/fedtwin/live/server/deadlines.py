@@ -2,7 +2,6 @@
 
 import logging
 import math
-import time
 
 from fedtwin.live.logs import say
 from fedtwin.live.run import events
@@ -23,16 +22,16 @@ class Deadlines:
         They are all here when a pulse comes through that was sent after them.
         """
         self._put_off_s = self._run.now_s()
-        self._give_up_after = time.monotonic() + self._core.live.deadline_margin_s
+        self._give_up_after = self._context.clock.monotonic_s() + self._core.live.deadline_margin_s
 
     def look(self) -> None:
-        if self._context.client.is_connected:
+        if self._context.transport.connected:
             self.give_up_overdue()
             self._mark_the_silent()
         self._release()
 
     def give_up_overdue(self) -> None:
-        if time.monotonic() < self._give_up_after or self._uploads_may_wait:
+        if self._context.clock.monotonic_s() < self._give_up_after or self._uploads_may_wait:
             return
         now_s = self._run.now_s()
         for task in self._core.overdue(now_s):
@@ -53,7 +52,7 @@ class Deadlines:
     def _mark_the_silent(self) -> None:
         if not self._core.started:
             return
-        now, limit_s = time.monotonic(), self._core.live.offline_after_s
+        now, limit_s = self._context.clock.monotonic_s(), self._core.live.offline_after_s
         for device, (name, known) in enumerate(zip(self._core.names, self._core.twin.devices, strict=True)):
             if known.status == "idle" and now - self._context.heard.setdefault(name, now) > limit_s:
                 self._run.commit(events.StatusChanged(at_s=self._run.now_s(), device=device, status="offline"))

@@ -148,7 +148,7 @@ def test_a_snapshot_that_cannot_be_written_ends_nothing(tmp_path: Path, monkeypa
         raise OSError(28, "No space left on device")
 
     with monkeypatch.context() as patch:
-        patch.setattr("fedtwin.live.run.snapshots.write_whole", full)
+        patch.setattr("fedtwin.live.run.live_run.write_snapshot", full)
         live = played(tmp_path / "run", 10)
     assert first_lines(tmp_path / "run" / "ledger.jsonl") == [1] and not snapshots_in(tmp_path / "run")
     again = opening.resume(tmp_path / "run")

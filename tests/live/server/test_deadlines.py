@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from fedtwin.live.server.deadlines import Deadlines
+from fedtwin.live.wire.real import CLOCK
 from tests.live.run.test_live_run import begun, deliver, dispatch, weights
 
 
@@ -18,7 +19,7 @@ def overdue(folder: Path, monkeypatch: pytest.MonkeyPatch) -> tuple[Any, Any, An
     now_s = live.now_s() + 1e6
     monkeypatch.setattr(live, "now_s", lambda: now_s)
     context: Any = SimpleNamespace(run=live, core=live.core, heard={}, dropped=[], sends_pulses=True)
-    context.client = SimpleNamespace(is_connected=True)
+    context.clock, context.transport = CLOCK, SimpleNamespace(connected=True)
     uploads: Any = SimpleNamespace(pulse_sent_s=-math.inf, forget=lambda _: None)
     return live, sent, Deadlines(context, uploads), uploads
 

@@ -37,7 +37,7 @@ class LiveRun:
     """The run in a folder. ``commit`` is the only way anything happens."""
 
     def __init__(self, folder: Path, *, resumed: bool, clock: Clock = CLOCK, disk: Disk = DISK) -> None:
-        self.folder = folder
+        self.folder, self._disk = folder, disk
         self.listeners: list[Listener] = []
         self.failure: FedtwinError | None = None
         self._unwritten: OrderedDict[tuple[str, str], int] = OrderedDict()
@@ -96,7 +96,7 @@ class LiveRun:
         """A snapshot first: whoever reads on from it begins in the new segment."""
         taken = Taken(self._ledger.digits, self._kept, self.core.state.snapshot())
         try:
-            write_snapshot(self.folder, taken, fsync=self.core.live.fsync)
+            write_snapshot(self.folder, taken, fsync=self.core.live.fsync, disk=self._disk)
         except OSError as error:
             say(logging.WARNING, "no snapshot could be written, the segment goes on", reason=error.strerror)
             return

@@ -13,10 +13,11 @@ from typing import Any
 from pydantic import TypeAdapter, ValidationError
 
 from fedtwin import __version__
-from fedtwin.files import write_whole
 from fedtwin.live.logs import say
 from fedtwin.live.run.model import digest_of
 from fedtwin.live.run.trail import Kept
+from fedtwin.live.wire.ports import Disk
+from fedtwin.live.wire.real import DISK
 
 KEPT_SNAPSHOTS = 2
 _PREFIX, _SUFFIX = "snapshot-", ".json"
@@ -32,13 +33,13 @@ class Taken:
     state: dict[str, Any]
 
 
-def write_snapshot(folder: Path, taken: Taken, *, fsync: bool) -> None:
+def write_snapshot(folder: Path, taken: Taken, *, fsync: bool, disk: Disk = DISK) -> None:
     """Whole or not at all; only the last few stay."""
     data = {"package_version": __version__, "digits": taken.digits, "kept": _KEPT.dump_python(taken.kept, mode="json")}
     body = json.dumps({**data, "state": taken.state}, separators=(",", ":")).encode()
-    write_whole(_path(folder, taken.kept.lines), digest_of(body).encode() + b"\n" + body, fsync=fsync)
+    disk.write_whole(_path(folder, taken.kept.lines), digest_of(body).encode() + b"\n" + body, fsync=fsync)
     for path in snapshots_in(folder)[KEPT_SNAPSHOTS:]:
-        path.unlink(missing_ok=True)
+        disk.remove(path)
 
 
 def snapshots_in(folder: Path) -> list[Path]:

@@ -101,8 +101,8 @@ class DataPath:
             self._context.lost_storage()
 
     async def _store_a_pulse(self) -> None:
+        sent_s = repr(self._context.run.now_s()).encode()
         with suppress(TooManyWaitError):  # it stores, and the question is whether it delivers
-            sent_s = repr(self._context.run.now_s()).encode()
             await self._context.transport.store(self._context.subjects.pulse, sent_s, answer_s=ANSWER_S)
 
     def _may_not_send_pulses(self) -> bool:

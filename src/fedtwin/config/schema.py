@@ -264,6 +264,7 @@ class LiveConfig(Section):
     deadline_factor: Real = Field(2.0, ge=1, le=1000, description="a task is given up after its predicted time times this,")
     deadline_margin_s: Positive = Field(5.0, description="and this on top")
     late: Literal["mix", "refuse"] = Field("mix", description="the upload of a task that was given up")
+    back_off_s: Positive = Field(1.0, description="a device whose tasks come to nothing is not asked for so long; it doubles")
     max_staleness: Whole = Field(1000, ge=0, le=10**12, description="an upload of an older model is refused")
     max_change: Positive = Field(2.0, description="largest ‖upload − model‖ over the larger of ‖model‖ and 1")
     clock_tolerance_s: Positive = Field(0.25, description="how far a reported time may be from the server's clock")

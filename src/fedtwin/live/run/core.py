@@ -57,7 +57,7 @@ class Core(State):
             )
         coordinator = self.coordinator
         if not self._round_is_open:
-            if coordinator.round >= self.config.run.rounds or not self._anyone_idle():
+            if self.rounds_left == 0 or not self._anyone_idle():
                 return None
             coordinator.open_round()
             self._round_is_open = True
@@ -138,11 +138,13 @@ class Core(State):
 
     def drop(self, task: OpenTask, at_s: float) -> events.GivenUp:
         """Its synchronous round ends without it."""
-        return self.give_up(task, at_s, TOO_LATE, "idle").model_copy(update={"dropped": True})
+        return self.give_up(task, at_s, TOO_LATE, "idle").model_copy(update={"dropped": True, "status": "idle"})
 
     def give_up(self, task: OpenTask, at_s: float, reason: str, status: events.StatusAfter) -> events.GivenUp:
         """Charged by the server's clock and the predicted energy, and no less than an update at both its limits."""
         sent = task.sent
+        if status == "idle" and self.back_off.holds_after_another(sent.device):
+            status = "offline"  # it comes back when it is heard, and its time is up
         charged = cost(self.terms_of(sent.device), at_s - sent.at_s, sent.compute_j + sent.upload_j)
         return events.GivenUp(
             at_s=at_s,

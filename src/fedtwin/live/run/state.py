@@ -14,7 +14,10 @@ from fedtwin.formulas.power import full_power_plan, optimal_plan
 from fedtwin.formulas.terms import Quantities, Terms, terms_of
 from fedtwin.formulas.timeout import timeout_of
 from fedtwin.live.run import events
+from fedtwin.live.run.back_off import BackOff
 from fedtwin.live.run.events import Event
+from fedtwin.live.run.influence import Influence
+from fedtwin.live.run.progress import Progress
 from fedtwin.live.run.round import Round, Selection
 from fedtwin.policies import OraclePolicy, Policy, Prediction, knobs_of, plain_knobs_of, policy_of
 from fedtwin.prediction import predict
@@ -22,14 +25,19 @@ from fedtwin.twin import Twin, new_twin
 from fedtwin.twin.update import Offer
 
 REMEMBERED_TOKENS = 10_000
+SUPERSEDED = "given up, and a newer one since"
 
 
 @dataclass(frozen=True)
 class OpenTask:
-    """A task in flight, or given up: who has it, from which model, and what the device predicted."""
+    """A task in flight, or given up: who has it, from which model, and what the device predicted.
+
+    ``chosen``: another device could have been asked in its place.
+    """
 
     sent: events.Dispatched
     changes: int
+    chosen: bool = True
 
 
 @dataclass
@@ -79,6 +87,8 @@ class State:
         self._task_of: dict[int, str] = {}
         self.current: Round | None = None
         self.selections = self._rounds_mixed = 0
+        self.back_off, self.progress = BackOff(self.live.back_off_s, self.live.time_scale), Progress()
+        self.influence = Influence()
 
     # What is
 
@@ -116,13 +126,28 @@ class State:
         """All rounds have been played and every task has ended."""
         if self.sync:
             return self.started and self.current is None and self.selections_left == 0
-        return self.started and self.round >= self.config.run.rounds and not self._round_is_open and not self.open
+        return self.started and self.rounds_left == 0 and not self._round_is_open and not self.open
+
+    @property
+    def rounds_left(self) -> int:
+        """Rounds that are still to be opened; those that came to nothing do not count, unless as many did so in a row."""
+        return 0 if self.is_barren else max(self.config.run.rounds - self.rounds_counted, 0)
+
+    @property
+    def rounds_counted(self) -> int:
+        """Rounds that led to something, or may still."""
+        return self.round - self.progress.given_up
+
+    @property
+    def is_barren(self) -> bool:
+        """As many tasks and rounds as the run has rounds came to nothing, one after the other: it ends here."""
+        return self.progress.barren >= self.config.run.rounds
 
     @property
     def selections_left(self) -> int:
         """Of a synchronous run, which is over also when it has had as many rounds."""
-        rounds = self.config.run.rounds
-        return max(rounds - self.selections, 0) if self.round < rounds or self.current is not None else 0
+        goes_on = (self.rounds_left > 0 or self.current is not None) and not self.is_barren
+        return max(self.config.run.rounds - self.selections, 0) if goes_on else 0
 
     @property
     def empty_round_s(self) -> float:
@@ -153,6 +178,28 @@ class State:
         member = self.members.get(name)
         return member is not None and member.quarantined_until_s is not None
 
+    def held_back_until_s(self, device: int) -> float:
+        """A device whose tasks came to nothing is not asked before; unless nobody else is there, who would gain by that."""
+        needed = not self.open and not self._anyone_idle_but(device)
+        return self.back_off.until_s(device, needed=needed)
+
+    def excess_of(self, task: OpenTask, *, late: bool) -> str | None:
+        """Why an upload would give its device too large a share of the model, or None. One that was chosen never does, and a
+        synchronous round has one upload of a device at most.
+        """
+        if self.sync or (task.chosen and not late):
+            return None
+        device, known = task.sent.device, self.twin.devices
+        others = sum(
+            one.status == "in-flight" or (one.status == "idle" and number in self.influence.uploads)
+            for number, one in enumerate(known)
+            if number != device
+        )
+        return self.influence.excess(device, taking_part=1 + others, devices=len(known))
+
+    def _anyone_idle_but(self, device: int) -> bool:
+        return any(one.status == "idle" for number, one in enumerate(self.twin.devices) if number != device)
+
     def overdue(self, at_s: float) -> list[OpenTask]:
         return [task for task in self.open.values() if at_s > task.sent.deadline_s]
 
@@ -169,6 +216,7 @@ class State:
             case events.Started():
                 self._started(event)
             case events.Opened():
+                self.progress.asked(event.round)
                 self.coordinator.open_round()
                 self.current = Round(event, self.coordinator.total_queue())
             case events.Filled():
@@ -180,6 +228,7 @@ class State:
             case events.Declined():
                 self._declined(event)
             case events.Passed():
+                self.progress.passed(event.round)
                 self._round_is_open, self._first, self._waiting = False, [], True
             case events.Dispatched():
                 self._dispatched(event)
@@ -242,6 +291,7 @@ class State:
         return predict(rule, self.terms_of(device), gain, cpu_hz, samples)
 
     def _asked(self, event: events.Asked) -> None:
+        self.progress.asked(event.round)
         if event.round == 0:
             self._first.remove(event.device)
             return
@@ -253,10 +303,13 @@ class State:
 
     def _declined(self, event: events.Declined) -> None:
         if event.offline:
+            self.back_off.failed(event.device, event.at_s)
             if not self.is_quarantined(self.names[event.device]):
                 self.coordinator.set_status(event.device, "offline")
         elif self.coordinator.round > 0:  # the first dispatches teach nothing, as in a simulation
             self.coordinator.decline(event.device, event.gain, event.cpu_hz, event.at_s)
+        if not event.offline:
+            self.progress.answered()
         self._end_the_first_dispatches()
 
     def _dispatched(self, event: events.Dispatched) -> None:
@@ -264,7 +317,7 @@ class State:
         time_s, energy_j = event.compute_s + event.upload_s, event.compute_j + event.upload_j
         offer = Offer(event.gain, event.cpu_hz, event.compute_s, event.cost, time_s, energy_j, self.samples_of(event))
         self.coordinator.accept(event.device, offer, event.at_s, counted=counted)
-        self.open[event.token] = OpenTask(event, self.changes)
+        self.open[event.token] = OpenTask(event, self.changes, self._anyone_idle_but(event.device))
         self._task_of[event.device] = event.token
         self._round_is_open = False
         if self.sync:
@@ -283,6 +336,10 @@ class State:
             self._waiting = True
 
     def _applied(self, event: events.Applied) -> None:
+        task = self.given_up[event.token] if event.late else self.open[event.token]
+        self.progress.mixed_in(of_a_round_given_up=event.late and task.sent.round > 0)
+        self.back_off.delivered(event.device)
+        self.influence.mixed_in(event.device, chosen=task.chosen and not event.late, devices=len(self.names))
         if self.sync:
             del self.open[event.token], self._task_of[event.device]
             self._open_round.end(event)
@@ -311,6 +368,8 @@ class State:
     def _given_up(self, event: events.GivenUp) -> None:
         task = self.open.pop(event.token)
         self._waiting = False
+        if not event.dropped:
+            self._came_to_nothing(event, task.sent)
         del self._task_of[event.device]
         sent = task.sent
         time_s, energy_j = event.at_s - sent.at_s, sent.compute_j + sent.upload_j
@@ -322,9 +381,24 @@ class State:
         if event.status == "quarantined":
             self._close(event.token, "refused")
         else:
-            self.given_up[event.token] = task
-            if len(self.given_up) > REMEMBERED_TOKENS:
-                self.given_up.popitem(last=False)
+            self._remember_the_newest(event, task)
+
+    def _came_to_nothing(self, event: events.GivenUp, sent: events.Dispatched) -> None:
+        self.back_off.failed(event.device, event.at_s)
+        if self.sync:
+            self.selections -= 1
+            self.progress.barren += 1
+        elif sent.round > 0:
+            self.progress.came_to_nothing()
+
+    def _remember_the_newest(self, event: events.GivenUp, task: OpenTask) -> None:
+        """Of a device's tasks that were given up, only the newest can still be redeemed: nobody hoards tokens."""
+        for token in [old for old, one in self.given_up.items() if one.sent.device == event.device]:
+            del self.given_up[token]
+            self._close(token, SUPERSEDED)
+        self.given_up[event.token] = task
+        if len(self.given_up) > REMEMBERED_TOKENS:
+            self.given_up.popitem(last=False)
 
     @property
     def _open_round(self) -> Round:
@@ -355,6 +429,11 @@ class State:
             else:
                 coordinator.give_up(device, charge.cost, status, time_s=took_s, energy_j=charge.energy_j)
                 self.energy_j += charge.energy_j
+        ends = [one.ended for one in self._open_round.selections]
+        if ends and all(isinstance(one, events.GivenUp) and not one.dropped for one in ends):
+            self.progress.given_up += 1
+        elif not ends:
+            self.progress.passed(event.round)
         self.current = None
         self._rounds_mixed = event.version
         self.changes += event.changed

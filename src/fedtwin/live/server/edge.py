@@ -244,7 +244,7 @@ def _log(event: Event, run: LiveRun) -> None:
         case events.Applied():
             say(
                 logging.INFO, "applied", device=run.core.names[event.device], version=event.version, cost=event.cost,
-                round=f"{run.core.round}/{run.config.run.rounds}",
+                round=f"{run.core.rounds_counted}/{run.config.run.rounds}",
                 staleness=event.staleness, train_loss=event.train_loss, late=event.late, believed=event.believed,
             )  # fmt: skip
         case events.GivenUp():

@@ -1,0 +1,35 @@
+"""A device whose tasks come to nothing is left alone for a time that doubles, until an upload of it is mixed in."""
+
+MOST_S = 600.0
+MOST_DOUBLINGS = 40
+
+
+class BackOff:
+    """Counts what came to nothing in a row: a task given up, a question without an answer. The first costs nothing, since
+    whoever was started anew has had one. A state that changes by events only; seconds are the run's.
+    """
+
+    def __init__(self, first_s: float, time_scale: float) -> None:
+        self._first_s, self._most_s = first_s / time_scale, max(MOST_S, first_s) / time_scale
+        self.failures: dict[int, tuple[int, float]] = {}
+
+    def failed(self, device: int, at_s: float) -> None:
+        count, since_s = self.failures.get(device, (0, at_s))
+        if at_s > since_s + 2.0 * self._most_s:
+            count = 0  # so long ago that it says nothing of today
+        self.failures[device] = count + 1, at_s
+
+    def delivered(self, device: int) -> None:
+        self.failures.pop(device, None)
+
+    def holds_after_another(self, device: int) -> bool:
+        """Whether one failure more keeps the device out for a while."""
+        return device in self.failures
+
+    def until_s(self, device: int, *, needed: bool) -> float:
+        """The device is not asked before. Where it is ``needed``, since nobody else is there, only the first wait holds."""
+        count, failed_at_s = self.failures.get(device, (0, 0.0))
+        if count < 2:
+            return failed_at_s
+        wait_s = self._first_s if needed else self._first_s * 2.0 ** min(count - 2, MOST_DOUBLINGS)
+        return failed_at_s + min(wait_s, self._most_s)

@@ -21,6 +21,7 @@ from fedtwin.live.server.dispatch import Dispatcher
 from fedtwin.live.server.evaluation import Evaluations
 from fedtwin.live.server.membership import Membership
 from fedtwin.live.server.standstill import Standstill
+from fedtwin.live.server.traffic import Traffic
 from fedtwin.live.server.uploads import Uploads
 from fedtwin.live.server.worker import Worker
 from fedtwin.live.views.metrics import Metrics
@@ -92,6 +93,7 @@ class EdgeServer:
                 self._tick_for_ever(),
                 self._mirror_for_ever(),
                 self._path.watch_for_ever(),
+                Traffic(self._run, self._options.broker, client.connect_anew).watch_for_ever(),
             ]
             tasks = [asyncio.create_task(one) for one in work]
             try:

@@ -22,7 +22,8 @@ from fedtwin.live.wire.troubles import TROUBLES, words_of
 ACK_WAIT_S = 30.0
 MOST_WAITING_PER_DEVICE = 4
 CONSUMER = "edge"
-WATCHED = ("subjects", "discard", "discard_new_per_subject", "max_msgs_per_subject", "max_msg_size")
+WATCHED = ("subjects", "discard", "discard_new_per_subject", "max_msgs_per_subject", "max_msg_size", "duplicate_window")
+DUPLICATES_S = 2.0  # a message is repeated sooner, or its token tells; the broker keeps every id in memory for so long
 LOOK_EVERY_S, LOOKS = 0.05, 60
 
 
@@ -90,6 +91,7 @@ class Uploads:
             discard=DiscardPolicy.NEW,
             discard_new_per_subject=True,
             max_msgs_per_subject=MOST_WAITING_PER_DEVICE,
+            duplicate_window=DUPLICATES_S,
             max_msg_size=min(self._run.model.most_upload_bytes + MESSAGE_SLACK_BYTES, self._context.client.max_payload),
         )
 

@@ -40,6 +40,11 @@ class Client(client.Client):
             self._pongs[0] = asyncio.get_running_loop().create_future()
         await super()._process_pong()
 
+    def connect_anew(self) -> None:
+        """The connection ends here, with all that waits at the broker for us, and comes back by itself."""
+        if self._transport is not None:
+            self._transport.close()
+
     async def _connect_to_server(self, s: client.Srv) -> None:
         await super()._connect_to_server(s)
         assert self._transport is not None

@@ -30,6 +30,7 @@ class BrokerOptions:
     credentials: Path | None = None
     monitor_port: int | None = None
     secret: str | None = None
+    denied: tuple[str, ...] = ()
 
 
 def check_exposure(options: BrokerOptions, *, insecure: bool) -> None:
@@ -71,17 +72,22 @@ def config_text(folder: Path, options: BrokerOptions) -> str:
     if options.secret is not None:
         lines += [f'http: "127.0.0.1:{options.monitor_port}"', f'http_base_path: "/{options.secret}"']
         if options.credentials is None:
-            lines += _anyone_and_a_watcher(options.secret)
+            lines += _anyone_and_a_watcher(options.secret, options.denied)
     if options.credentials is not None:
         users = os.path.relpath(options.credentials.resolve() / "users.conf", folder)  # the server takes relative includes only
         lines.append(f"include {_quoted(users)}")
     return "\n".join(lines) + "\n"
 
 
-def _anyone_and_a_watcher(secret: str) -> list[str]:
-    """Everybody is let in without a word, as if there were no users; one user may end connections."""
+def _anyone_and_a_watcher(secret: str, denied: tuple[str, ...]) -> list[str]:
+    """Everybody is let in without a word, as if there were no users, and may say all but ``denied``; one user may end
+    connections.
+    """
+    anyone = {"user": ANYONE, "password": secret, "permissions": {"publish": {"deny": list(denied)}}}
+    if not denied:
+        del anyone["permissions"]
     return [
-        f'authorization {{ users = [ {{ user: "{ANYONE}", password: "{secret}" }} ] }}',
+        f"authorization {{ users = [ {json.dumps(anyone)} ] }}",
         f'no_auth_user: "{ANYONE}"',
         f'accounts {{ $SYS {{ users: [ {{ user: "{WATCHER}", password: "{secret}" }} ] }} }}',
     ]

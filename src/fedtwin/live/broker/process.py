@@ -5,7 +5,7 @@ import os
 import secrets
 import shutil
 import signal
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import replace
 from pathlib import Path
@@ -110,6 +110,14 @@ class Broker:
         """Ends a connection, where there are no certificates; it blocks for a while."""
         return self._monitor.kick(cid)
 
+    def deny(self, subjects: Iterable[str]) -> None:
+        """Nobody may publish there any more, where there are no certificates, until it is started anew."""
+        denied = tuple(sorted({*self.options.denied, *subjects}))
+        if denied != self.options.denied and self.options.credentials is None:
+            self.options = replace(self.options, denied=denied)
+            write_whole(self.folder / "nats.conf", config_text(self.folder, self.options), 0o600)
+            self.reload()
+
     def revoke(self, name: str) -> bool:
         """Takes a device's rights away for good, where it has a certificate, and cuts it off; it blocks for a while."""
         from fedtwin.live.broker import provisioning  # needs the library cryptography
@@ -155,7 +163,7 @@ class Broker:
     def _launch(self) -> str | None:
         """Starts the process; gives what went wrong, if something did."""
         conf, log, errors = (self.folder / name for name in ("nats.conf", "nats.log", "nats.err"))
-        self.options = replace(self.options, monitor_port=free_port("127.0.0.1"), secret=secrets.token_hex(16))
+        self.options = replace(self.options, monitor_port=free_port("127.0.0.1"), secret=secrets.token_hex(16), denied=())
         write_whole(conf, config_text(self.folder, self.options), 0o600)
         seen = log.stat().st_size if log.exists() else 0
         with errors.open("wb") as output:

@@ -35,6 +35,7 @@ class EdgeContext:
         self.storage_losses = 0
         self.dropped: list[events.Dispatched] = []
         self.strangers: OrderedDict[str, Telemetry] = OrderedDict()
+        self.too_fast: set[str] = set()
         self.held_back: set[str] = set()
         self._patience: dict[str, tuple[float, float]] = {}
 

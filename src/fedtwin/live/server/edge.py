@@ -93,7 +93,7 @@ class EdgeServer:
                 self._tick_for_ever(),
                 self._mirror_for_ever(),
                 self._path.watch_for_ever(),
-                Traffic(self._run, self._options.broker, client.connect_anew).watch_for_ever(),
+                Traffic(self._context, self._options.broker, client.connect_anew).watch_for_ever(),
             ]
             tasks = [asyncio.create_task(one) for one in work]
             try:

@@ -42,7 +42,7 @@ class Membership:
     async def _on_hello(self, message: Msg) -> None:
         name = message.subject.rpartition(".")[2]
         if not self._hellos.lets(name, time.monotonic()):
-            await self._drop()
+            await self._drop(name)
             return
         try:
             hello = Hello.model_validate_json(message.data)
@@ -68,10 +68,11 @@ class Membership:
             ),
         )
 
-    async def _drop(self) -> None:
+    async def _drop(self, name: str) -> None:
         """Unread; the others have their turn now and then."""
         self._dropped += 1
         if self._dropped % 100 == 0:
+            self._context.too_fast.add(name)
             await asyncio.sleep(0)
 
     def _unwelcome(self, name: str, hello: Hello) -> str | None:
@@ -136,7 +137,7 @@ class Membership:
     async def _on_beat(self, message: Msg) -> None:
         name = message.subject.rpartition(".")[2]
         if not self._beats.lets(name, time.monotonic()):
-            await self._drop()
+            await self._drop(name)
             return
         if not re.fullmatch(NAME, name):
             return

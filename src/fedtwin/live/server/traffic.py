@@ -2,7 +2,8 @@
 
 import asyncio
 import logging
-from collections.abc import Callable
+import re
+from collections.abc import Callable, Iterable
 from typing import Protocol
 
 from fedtwin.errors import FedtwinError
@@ -12,9 +13,10 @@ from fedtwin.live.run import events
 from fedtwin.live.run.events import Event
 from fedtwin.live.run.live_run import LiveRun
 from fedtwin.live.server.allowance import Allowance, Rates
-from fedtwin.live.wire.protocol import MESSAGE_SLACK_BYTES
+from fedtwin.live.server.context import EdgeContext
+from fedtwin.live.wire.protocol import MESSAGE_SLACK_BYTES, NAME
 
-LOOK_EVERY_S, CONNECTIONS_PER_S, ANEW_EVERY_S = 0.25, 1000, 5.0
+LOOK_EVERY_S, CONNECTIONS_PER_S = 0.25, 1000
 OWN = "edge"
 
 
@@ -25,18 +27,22 @@ class Watched(Protocol):
 
     def kick(self, cid: int) -> bool: ...
 
+    def deny(self, subjects: Iterable[str]) -> None: ...
+
     def revoke(self, name: str) -> bool: ...
 
 
 class Traffic:
     """Every connection's messages and bytes, against what its device was asked for."""
 
-    def __init__(self, run: LiveRun, broker: Watched | None, connect_anew: Callable[[], None]) -> None:
-        self._run, self._broker, self._connect_anew = run, broker, connect_anew
+    def __init__(self, context: EdgeContext, broker: Watched | None, connect_anew: Callable[[], None]) -> None:
+        run = context.run
+        self._context, self._run, self._broker, self._connect_anew = context, run, broker, connect_anew
         live = run.core.live
         upload_bytes = run.model.most_upload_bytes + MESSAGE_SLACK_BYTES
         self._rates = Rates(max(live.flood_messages_per_s, 10.0 / live.heartbeat_s), live.flood_bytes_per_s, upload_bytes)
         self._allowances: dict[str, Allowance] = {}
+        self._cut_before: set[str] = set()
         self._seen: dict[int, tuple[int, int]] = {}
         if broker is not None:
             run.listeners.append(self._happened)
@@ -46,7 +52,7 @@ class Traffic:
             say(logging.INFO, "who floods the broker is not watched: it is not started by this edge server")
             return
         loop = asyncio.get_running_loop()
-        last = anew_after = loop.time()
+        last = loop.time()
         while True:
             await asyncio.sleep(max(LOOK_EVERY_S, len(self._seen) / CONNECTIONS_PER_S))
             found = await asyncio.to_thread(self._broker.connections)
@@ -56,8 +62,8 @@ class Traffic:
             flooders = self.flooders(found, last - since)
             for name, connections in flooders.items():
                 await self._cut(name, connections)
-            if flooders and last > anew_after:  # what they have sent already would keep us busy for long, and is so thrown away
-                anew_after = last + ANEW_EVERY_S
+            if not self._cut_before.issuperset(flooders):  # what they have sent would keep us busy for long: it is thrown away
+                self._cut_before.update(flooders)
                 self._connect_anew()
 
     def flooders(self, connections: list[Connection], seconds: float) -> dict[str, list[Connection]]:
@@ -94,7 +100,9 @@ class Traffic:
             self._allowance_of(run.core.names[event.device]).given_a_task()
 
     async def _cut(self, name: str, connections: list[Connection]) -> None:
-        """Revoked where there are certificates, else its connections are ended; a device that has joined is left out too."""
+        """A device that has joined is left out. It is revoked where there are certificates; else its connections are ended, as
+        often as they come, and nobody may speak under its name, or one that hellos came too fast from.
+        """
         broker = self._broker
         assert broker is not None
         self._run.quarantine(name, "flood: it sent far more than it was asked for")
@@ -104,5 +112,10 @@ class Traffic:
                 return
         except (FedtwinError, OSError) as error:
             say(logging.ERROR, "a device floods the broker and cannot be revoked: do it", device=name, reason=str(error))
+        names = {one for one in (name, *self._context.too_fast) if re.fullmatch(NAME, one)}
+        subjects = [f"fedtwin.{self._run.name}.*.{one}" for one in names]
+        await asyncio.to_thread(broker.deny, subjects)
+        self._context.too_fast.clear()
         cut = [await asyncio.to_thread(broker.kick, one.cid) for one in connections]
-        say(logging.WARNING, "a connection floods the broker and is cut", device=name, connections=sum(cut))
+        level = logging.DEBUG if name in self._cut_before else logging.WARNING
+        say(level, "a connection floods the broker and is cut", device=name, connections=sum(cut), denied=" ".join(subjects))

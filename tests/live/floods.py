@@ -1,4 +1,4 @@
-"""A fleet and a flooder: ``python -m tests.live.floods FOLDER KIND [tls]`` tells what the others do before, during and after."""
+"""A fleet and a flooder: ``python -m tests.live.floods FOLDER KIND [tls]`` tells what the others do before, during, after."""
 
 import json
 import subprocess

@@ -16,6 +16,7 @@ ATTACK_S = 12.0
 
 def test_a_device_that_starts_anew_with_every_task_uses_up_nothing_and_redeems_one_token(tmp_path: Path) -> None:
     async def scene(fleet: Fleet) -> None:
+        await fleet.goes_on()
         device = Hostile(fleet, fleet.next_name())
         await device.join()
         hoard: list[tuple[Task, bytes]] = []

@@ -43,7 +43,7 @@ class Client(client.Client):
     def connect_anew(self) -> None:
         """The connection ends here, with all that waits at the broker for us, and comes back by itself."""
         if self._transport is not None:
-            self._transport.close()
+            self._transport.close()  # type: ignore[no-untyped-call]
 
     async def _connect_to_server(self, s: client.Srv) -> None:
         await super()._connect_to_server(s)

@@ -66,7 +66,7 @@ def flooding(folder: Path, url: str, kind: str, *, tls: bool) -> Iterator[subpro
 
 def measured(folder: Path, kind: str, *, tls: bool, window_s: float = 5.0, **settings: object) -> Flood:
     with fleet(folder, tls=tls, **settings) as (plant, url):
-        memory = []
+        memory: list[float] = []
         before = _rate(plant, window_s, memory)
         with flooding(folder, url, kind, tls=tls):
             during = _rate(plant, CUT_WITHIN_S, memory)

@@ -5,6 +5,7 @@ import logging
 import time
 from contextlib import suppress
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 from fedtwin.errors import FedtwinError
@@ -26,6 +27,7 @@ from fedtwin.live.server.uploads import Uploads
 from fedtwin.live.server.worker import Worker
 from fedtwin.live.views.metrics import Metrics
 from fedtwin.live.views.mirror import Mirror, open_mirror
+from fedtwin.live.wire.client import connect_anew
 from fedtwin.live.wire.protocol import FAREWELL
 from fedtwin.live.wire.transport import close, end_tasks, unless_stopped
 from fedtwin.live.wire.troubles import TROUBLES, words_of
@@ -93,7 +95,7 @@ class EdgeServer:
                 self._tick_for_ever(),
                 self._mirror_for_ever(),
                 self._path.watch_for_ever(),
-                Traffic(self._context, self._options.broker, client.connect_anew).watch_for_ever(),
+                Traffic(self._context, self._options.broker, partial(connect_anew, client)).watch_for_ever(),
             ]
             tasks = [asyncio.create_task(one) for one in work]
             try:

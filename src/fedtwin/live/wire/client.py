@@ -40,11 +40,6 @@ class Client(client.Client):
             self._pongs[0] = asyncio.get_running_loop().create_future()
         await super()._process_pong()
 
-    def connect_anew(self) -> None:
-        """The connection ends here, with all that waits at the broker for us, and comes back by itself."""
-        if self._transport is not None:
-            self._transport.close()  # type: ignore[no-untyped-call]
-
     async def _connect_to_server(self, s: client.Srv) -> None:
         await super()._connect_to_server(s)
         assert self._transport is not None
@@ -60,6 +55,12 @@ def _write_pieces_as_one(transport: Transport) -> None:
         transport.write(b"".join(payload))
 
     transport.writelines = writelines  # type: ignore[method-assign]
+
+
+def connect_anew(connection: client.Client) -> None:
+    """The connection ends here, with all that waits at the broker for us, and comes back by itself."""
+    if connection._transport is not None:
+        connection._transport.close()  # type: ignore[no-untyped-call]
 
 
 class _Unguessable(NUID):

@@ -270,7 +270,7 @@ class LiveConfig(Section):
     clock_tolerance_s: Positive = Field(0.25, description="how far a reported time may be from the server's clock")
     quarantine_s: Positive = Field(3600.0, description="how long a device that failed a check is left out")
     flood_messages_per_s: Positive = Field(200.0, description="a device that sends more, beyond its tasks, is cut")
-    flood_bytes_per_s: Positive = Field(1048576.0, description="the same in bytes")
+    flood_bytes_per_s: Positive = Field(1e6, description="the same in bytes")
     warn_after_s: Positive = Field(60.0, description="so long without an upload mixed in is warned of, and again every time")
     replicas: Whole = Field(1, ge=1, le=5, description="copies of streams and buckets in a NATS cluster of your own")
     fsync: bool = Field(False, description="true: every write survives a loss of power, not only the end of a process")

@@ -1,17 +1,28 @@
 """A device whose tasks come to nothing is left alone for a time that doubles, until an upload of it is mixed in."""
 
+from dataclasses import dataclass, field
+
 MOST_S = 600.0
 MOST_DOUBLINGS = 40
 
 
+@dataclass
 class BackOff:
     """Counts what came to nothing in a row: a task given up, a question without an answer. The first costs nothing, since
     whoever was started anew has had one. A state that changes by events only; seconds are the run's.
     """
 
-    def __init__(self, first_s: float, time_scale: float) -> None:
-        self._first_s, self._most_s = first_s / time_scale, max(MOST_S, first_s) / time_scale
-        self.failures: dict[int, tuple[int, float]] = {}
+    wall_s: float
+    time_scale: float
+    failures: dict[int, tuple[int, float]] = field(default_factory=dict)
+
+    @property
+    def _first_s(self) -> float:
+        return self.wall_s / self.time_scale
+
+    @property
+    def _most_s(self) -> float:
+        return max(MOST_S, self.wall_s) / self.time_scale
 
     def failed(self, device: int, at_s: float) -> None:
         count, since_s = self.failures.get(device, (0, at_s))

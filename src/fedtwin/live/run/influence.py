@@ -7,17 +7,18 @@ every rule of aggregation. With up to three devices 3 W / K is the whole window:
 """
 
 from collections import Counter, deque
+from dataclasses import dataclass, field
 
 LEAST_WINDOW, WINDOW_PER_DEVICE, MOST_SHARES = 100, 10, 3
 
 
+@dataclass
 class Influence:
     """The last uploads, and whose they were. A state that changes by events only."""
 
-    def __init__(self) -> None:
-        self.window: deque[tuple[int, bool]] = deque()
-        self.uploads: Counter[int] = Counter()
-        self.unchosen: Counter[int] = Counter()
+    window: deque[tuple[int, bool]] = field(default_factory=deque)
+    uploads: Counter[int] = field(default_factory=Counter)
+    unchosen: Counter[int] = field(default_factory=Counter)
 
     def mixed_in(self, device: int, *, chosen: bool, devices: int) -> None:
         self._make_room(_window(devices))

@@ -5,13 +5,17 @@ mixed in late. A round that somebody declined and nobody took counts, and so doe
 synchronous round: they do in a simulation. ``t`` itself never goes back.
 """
 
+from dataclasses import dataclass
 
+
+@dataclass
 class Progress:
     """A state that changes by events only. ``barren`` counts what came to nothing in a row: enough of it ends a run."""
 
-    def __init__(self) -> None:
-        self.given_up = self.barren = 0
-        self._round, self._answered = 0, False
+    given_up: int = 0
+    barren: int = 0
+    _round: int = 0
+    _answered: bool = False
 
     def asked(self, round_: int) -> None:
         if round_ != self._round:

@@ -16,7 +16,7 @@ from fedtwin.live.run.events import EVENT, Event
 from fedtwin.live.run.ledger import LEDGER_NAME
 from fedtwin.live.run.opening import require_new
 from fedtwin.live.server.hosting import NOTHING_MIXED_IN
-from fedtwin.live.wire.transport import require_nats
+from fedtwin.live.wire.nats_connection import require_nats
 from fedtwin.records import read_summary
 
 LOOK_EVERY_S = 0.1

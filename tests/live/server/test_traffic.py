@@ -10,7 +10,8 @@ from fedtwin.live.broker.monitor import Connection
 from fedtwin.live.run.live_run import LiveRun
 from fedtwin.live.server.context import EdgeContext
 from fedtwin.live.server.traffic import Traffic
-from fedtwin.live.wire.transport import close, connect
+from fedtwin.live.wire.nats_connection import close, connect
+from fedtwin.live.wire.real import REAL
 from tests.live.brokers import running
 from tests.live.floods import measured
 from tests.live.run.test_live_run import begun, deliver, dispatch, weights
@@ -34,12 +35,12 @@ class NoBroker:
 
 class Context(EdgeContext):
     def __init__(self, run: LiveRun) -> None:
-        self.run, self.too_fast = run, set()
+        self.run, self.ports, self.too_fast = run, REAL, set()
 
 
 def test_counters_are_held_against_tasks_and_added_up_by_name(tmp_path: Path) -> None:
     live = begun(tmp_path / "run")
-    traffic = Traffic(Context(live), NoBroker(), lambda: None)
+    traffic = Traffic(Context(live), NoBroker())
     assert not traffic.flooders([Connection(1, "edge", 10**9, 10**12), Connection(2, "a", 100, 1000)], 1.0)
     for turn in range(2, 40):  # as many messages as a device needs for its tasks
         assert deliver(live, dispatch(live), weights(0.0)) is None

@@ -134,6 +134,10 @@ class Broker:
         host = urlsplit(self.url).hostname or "127.0.0.1"
         return Monitor(host, self.options.port or 0, self.options.monitor_port or 0, self.options.secret or "")
 
+    @property
+    def store(self) -> Path:
+        return self.options.store
+
     def room_bytes(self) -> int:
         """What is left on the disk of its store."""
         store = self.options.store.resolve()

@@ -9,6 +9,8 @@ from pydantic import ValidationError
 from fedtwin.errors import FedtwinError
 from fedtwin.files import plain_file
 from fedtwin.live.run.events import EVENT, Event
+from fedtwin.live.wire.ports import Disk
+from fedtwin.live.wire.real import DISK
 
 LEDGER_NAME = "ledger.jsonl"
 
@@ -16,9 +18,9 @@ LEDGER_NAME = "ledger.jsonl"
 class Ledger:
     """An append goes to the system at once, so it survives the end of the process; with ``fsync`` also a loss of power."""
 
-    def __init__(self, path: Path, *, fsync: bool) -> None:
+    def __init__(self, path: Path, *, fsync: bool, disk: Disk = DISK) -> None:
         self._path, self._fsync = path, fsync
-        self._file = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o644)
+        self._file = disk.append_to(path)
         self._torn = False
 
     def append(self, event: Event) -> None:
@@ -28,17 +30,17 @@ class Ledger:
             if self._torn:
                 raise OSError(0, "an earlier line could not be finished")
             self._torn = True
-            written = os.write(self._file, line)
+            written = self._file.write(line)
             while written < len(line):
-                written += os.write(self._file, line[written:])
+                written += self._file.write(line[written:])
             if self._fsync:
-                os.fsync(self._file)
+                self._file.sync()
             self._torn = False
         except OSError as error:
             raise FedtwinError(f"The ledger {str(self._path)!r} cannot be written: {error.strerror}.") from None
 
     def close(self) -> None:
-        os.close(self._file)
+        self._file.close()
 
 
 class LedgerReader:

@@ -20,7 +20,9 @@ from fedtwin.live.run.events import Event
 from fedtwin.live.run.ledger import LEDGER_NAME, Ledger, cut_torn_line, read_events
 from fedtwin.live.run.model import LiveModel
 from fedtwin.live.run.trail import Trail
+from fedtwin.live.wire.ports import Clock, Disk
 from fedtwin.live.wire.protocol import PROTOCOL_VERSION, Done, Failed
+from fedtwin.live.wire.real import CLOCK, DISK
 from fedtwin.records.files import CONFIG_NAME, LOCK_NAME, SUMMARY_NAME
 from fedtwin.records.lock import Lock
 
@@ -31,9 +33,10 @@ Listener = Callable[[Event, "LiveRun"], None]
 class LiveRun:
     """The run in a folder. ``commit`` is the only way anything happens."""
 
-    def __init__(self, folder: Path, *, resumed: bool) -> None:
+    def __init__(self, folder: Path, *, resumed: bool, clock: Clock = CLOCK, disk: Disk = DISK) -> None:
         self.folder = folder
         self.listeners: list[Listener] = []
+        self.failure: FedtwinError | None = None
         self._lock = Lock(folder / LOCK_NAME)
         try:
             self.config = load_config(folder / CONFIG_NAME)
@@ -48,9 +51,10 @@ class LiveRun:
                     self._before, trail = trail, trail.after(event)
             _check_it_is_the_same(self.core, folder)
             began = self.core.began
-            self._clock = RunClock(self.core.live.time_scale, self.core.last_at_s, began.wall_s if began is not None else None)
-            self._ledger = Ledger(path, fsync=fsync)
-            self.model = LiveModel(folder / MODELS, self.config, version=self.core.version, trail=trail, fsync=fsync)
+            began_wall_s = began.wall_s if began is not None else None
+            self._clock = RunClock(self.core.live.time_scale, self.core.last_at_s, began_wall_s, clock)
+            self._ledger = Ledger(path, fsync=fsync, disk=disk)
+            self.model = LiveModel(folder / MODELS, self.config, version=self.core.version, trail=trail, fsync=fsync, disk=disk)
             self._remove_what_is_not_needed()
             if resumed and not self.core.finished:
                 self.commit(events.Resumed(at_s=self.now_s()))
@@ -72,8 +76,12 @@ class LiveRun:
         return self._clock.at_s(broker_wall_s)
 
     def commit(self, event: Event) -> None:
-        """It is in the ledger, and so it has happened."""
-        self._ledger.append(event)
+        """It is in the ledger, and so it has happened. Where it cannot be written the run cannot go on: its ``failure``."""
+        try:
+            self._ledger.append(event)
+        except FedtwinError as error:
+            self.failure = error
+            raise
         self._happened(event)
 
     def _happened(self, event: Event) -> None:

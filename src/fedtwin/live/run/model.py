@@ -3,6 +3,7 @@
 import hashlib
 import json
 from collections.abc import Iterable
+from fnmatch import fnmatch
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -10,14 +11,16 @@ import numpy as np
 
 from fedtwin.config import Config
 from fedtwin.errors import FedtwinError
-from fedtwin.files import DRAFTS, write_whole
+from fedtwin.files import DRAFTS
 from fedtwin.learning.aggregation import Upload, aggregation_of
 from fedtwin.learning.aggregation.held import Held
 from fedtwin.learning.aggregation.refusals import newest_counters
 from fedtwin.learning.layout import Weights
 from fedtwin.live.run import events
 from fedtwin.live.run.trail import Trail
+from fedtwin.live.wire.ports import Disk
 from fedtwin.live.wire.protocol import UPLOAD_SLACK_BYTES
+from fedtwin.live.wire.real import DISK
 from fedtwin.live.wire.tensors import Codec, UnfitError, read_model
 
 MOST_UPLOADS_OF_A_SMALL_STATE = 16
@@ -37,8 +40,8 @@ class LiveModel:
     ``trail`` says which files give the aggregation's state back.
     """
 
-    def __init__(self, folder: Path, config: Config, *, version: int, trail: Trail, fsync: bool) -> None:
-        self._folder, self._fsync = folder, fsync
+    def __init__(self, folder: Path, config: Config, *, version: int, trail: Trail, fsync: bool, disk: Disk = DISK) -> None:
+        self._folder, self._fsync, self._disk = folder, fsync, disk
         self._rule = aggregation_of(config)
         self.needs_start, self._sync = self._rule.needs_start, config.run.mode == "sync"
         self.encoded = self._read(model_path(folder, version).name, "model")
@@ -57,7 +60,7 @@ class LiveModel:
         if not self.needs_start:
             return self.weights
         try:
-            return self.codec.decode(model_path(self._folder, version).read_bytes())
+            return self.codec.decode(self._disk.read(model_path(self._folder, version)))
         except (OSError, UnfitError):
             return None
 
@@ -83,10 +86,10 @@ class LiveModel:
                 if uploads > MOST_UPLOADS_OF_A_SMALL_STATE and 2 * held.size_bytes <= uploads * self.codec.size:
                     file, data = f"state-{version:012d}.safetensors", _encoded_state(held)
                     kept = events.KeptState(file=file, sha256=_digest(data))
-                    write_whole(self._folder / file, data, fsync=self._fsync)
+                    self._disk.write_whole(self._folder / file, data, fsync=self._fsync)
                 else:
                     kept = self.keep(version, told, upload, start=start)
-            write_whole(model_path(self._folder, version), self.encoded, fsync=self._fsync)
+            self._disk.write_whole(model_path(self._folder, version), self.encoded, fsync=self._fsync)
         except OSError as error:
             raise self._not_written(error) from None
         return kept
@@ -95,7 +98,7 @@ class LiveModel:
         """The upload as it came, on disk."""
         file, data = f"upload-{number:012d}.safetensors", self.codec.encode(upload)
         try:
-            write_whole(self._folder / file, data, fsync=self._fsync)
+            self._disk.write_whole(self._folder / file, data, fsync=self._fsync)
         except OSError as error:
             raise self._not_written(error) from None
         numbers = {"staleness": told.staleness, "samples": told.samples, "round": told.round}
@@ -126,8 +129,8 @@ class LiveModel:
             if not self._rule.is_initial(held, mixed.weights.floats):
                 file, data = f"state-{round_:012d}.safetensors", _encoded_state(held)
                 kept = events.KeptState(file=file, sha256=_digest(data))
-                write_whole(self._folder / file, data, fsync=self._fsync)
-            write_whole(model_path(self._folder, version), self.encoded, fsync=self._fsync)
+                self._disk.write_whole(self._folder / file, data, fsync=self._fsync)
+            self._disk.write_whole(model_path(self._folder, version), self.encoded, fsync=self._fsync)
         except OSError as error:
             raise self._not_written(error) from None
         return kept
@@ -137,15 +140,13 @@ class LiveModel:
 
     def keep_only(self, versions: Iterable[int], files: Iterable[str]) -> None:
         """Removes all other files, also those that a killed process left half-written."""
-        for draft in self._folder.glob(DRAFTS):
-            draft.unlink(missing_ok=True)
         wanted = {*files, *(model_path(self._folder, version).name for version in versions)}
-        for path in self._folder.glob("*.safetensors"):
-            if path.name not in wanted:
-                path.unlink(missing_ok=True)
+        for name in self._disk.names(self._folder):
+            if fnmatch(name, DRAFTS) or (name.endswith(".safetensors") and name not in wanted):
+                self._disk.remove(self._folder / name)
 
     def forget(self, version: int) -> None:
-        model_path(self._folder, version).unlink(missing_ok=True)
+        self._disk.remove(model_path(self._folder, version))
 
     def _mix(self, weights: Weights, state: Any, upload: Upload, counters: np.ndarray) -> Mixed:
         state, floats = self._rule.apply(state, weights.floats, upload)
@@ -195,7 +196,7 @@ class LiveModel:
     def _read(self, name: str, what: str, sha256: str | None = None) -> bytes:
         path = self._folder / name
         try:
-            data = path.read_bytes()
+            data = self._disk.read(path)
         except OSError as error:
             needed = "" if sha256 is None else f", and the state of learning.aggregation = {self._rule.name!r} needs it"
             raise FedtwinError(f"The {what} {str(path)!r} cannot be read: {error.strerror}{needed}.") from None

@@ -1,7 +1,6 @@
 """How a run begins in a new folder, and goes on in one that is there."""
 
 import shutil
-import time
 from pathlib import Path
 
 from fedtwin import __version__
@@ -14,11 +13,13 @@ from fedtwin.live.run.core import Core
 from fedtwin.live.run.ledger import LEDGER_NAME, Ledger
 from fedtwin.live.run.live_run import MODELS, LiveRun
 from fedtwin.live.run.model import model_path
+from fedtwin.live.wire.ports import Clock, Disk
 from fedtwin.live.wire.protocol import PROTOCOL_VERSION
+from fedtwin.live.wire.real import CLOCK, DISK
 from fedtwin.records.files import CONFIG_NAME, write_config
 
 
-def begin(folder: Path, config: Config, run: str, initial: bytes) -> LiveRun:
+def begin(folder: Path, config: Config, run: str, initial: bytes, *, clock: Clock = CLOCK, disk: Disk = DISK) -> LiveRun:
     """A new run in a new folder, which is there whole or not at all."""
     Core(config)  # what is not for a live fleet is said before anything is made
     aggregation_of(config)
@@ -38,7 +39,7 @@ def begin(folder: Path, config: Config, run: str, initial: bytes) -> LiveRun:
             events.Began(
                 at_s=0.0,
                 run=run,
-                wall_s=time.time(),
+                wall_s=clock.wall_s(),
                 config_hash=config_hash(load_config(draft / CONFIG_NAME), load_models=False),
                 package_version=__version__,
                 protocol=PROTOCOL_VERSION,
@@ -49,7 +50,7 @@ def begin(folder: Path, config: Config, run: str, initial: bytes) -> LiveRun:
         draft.rename(folder)
     except OSError as error:
         raise FedtwinError(f"out = {str(folder)!r} cannot be written: {error.strerror}.") from None
-    return LiveRun(folder, resumed=False)
+    return LiveRun(folder, resumed=False, clock=clock, disk=disk)
 
 
 def require_new(folder: Path) -> None:
@@ -58,8 +59,8 @@ def require_new(folder: Path) -> None:
         raise FedtwinError(f"out = {str(folder)!r} exists already: name a folder that does not, nothing is overwritten.")
 
 
-def resume(folder: Path) -> LiveRun:
+def resume(folder: Path, *, clock: Clock = CLOCK, disk: Disk = DISK) -> LiveRun:
     """A run that was begun before, as its ledger has it."""
     if not (folder / LEDGER_NAME).exists():
         raise FedtwinError(f"{str(folder)!r} is not the folder of a live run.")
-    return LiveRun(folder, resumed=True)
+    return LiveRun(folder, resumed=True, clock=clock, disk=disk)

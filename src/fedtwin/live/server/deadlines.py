@@ -1,7 +1,6 @@
 """What time brings: tasks whose deadline passes, devices that fall silent, quarantines that end."""
 
 import logging
-import time
 
 from fedtwin.live.logs import say
 from fedtwin.live.run import events
@@ -18,10 +17,10 @@ class Deadlines:
 
     def put_off(self) -> None:
         """After a time without the broker, or without us: uploads that waited there come first."""
-        self._give_up_after = time.monotonic() + self._core.live.deadline_margin_s
+        self._give_up_after = self._context.clock.monotonic_s() + self._core.live.deadline_margin_s
 
     def look(self) -> None:
-        if self._context.client.is_connected:
+        if self._context.transport.connected:
             self.give_up_overdue()
             self._mark_the_silent()
             for name in self._context.heard_lately(self._context.held_back):
@@ -29,7 +28,7 @@ class Deadlines:
         self._release()
 
     def give_up_overdue(self) -> None:
-        if time.monotonic() < self._give_up_after:
+        if self._context.clock.monotonic_s() < self._give_up_after:
             return
         now_s = self._run.now_s()
         for task in self._core.overdue(now_s):
@@ -46,7 +45,7 @@ class Deadlines:
     def _mark_the_silent(self) -> None:
         if not self._core.started:
             return
-        now, limit_s = time.monotonic(), self._core.live.offline_after_s
+        now, limit_s = self._context.clock.monotonic_s(), self._core.live.offline_after_s
         for device, (name, known) in enumerate(zip(self._core.names, self._core.twin.devices, strict=True)):
             if known.status == "idle" and now - self._context.heard.setdefault(name, now) > limit_s:
                 self._run.commit(events.StatusChanged(at_s=self._run.now_s(), device=device, status="offline"))

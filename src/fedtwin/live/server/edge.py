@@ -2,14 +2,11 @@
 
 import asyncio
 import logging
-import time
 from contextlib import suppress
 from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
 
 from fedtwin.errors import FedtwinError
-from fedtwin.live.broker.process import Broker
 from fedtwin.live.logs import say
 from fedtwin.live.run import events
 from fedtwin.live.run.events import Event
@@ -24,12 +21,12 @@ from fedtwin.live.server.membership import Membership
 from fedtwin.live.server.standstill import Standstill
 from fedtwin.live.server.traffic import Traffic
 from fedtwin.live.server.uploads import Uploads
-from fedtwin.live.server.worker import Worker
 from fedtwin.live.views.metrics import Metrics
 from fedtwin.live.views.mirror import Mirror, open_mirror
-from fedtwin.live.wire.client import connect_anew
+from fedtwin.live.wire.ports import BrokerProcess, Ports, WorkerProcess
 from fedtwin.live.wire.protocol import FAREWELL
-from fedtwin.live.wire.transport import close, end_tasks, unless_stopped
+from fedtwin.live.wire.real import REAL
+from fedtwin.live.wire.tasks import end_tasks, unless_stopped
 from fedtwin.live.wire.troubles import TROUBLES, words_of
 
 TICK_S, PAUSED_S = 0.05, 2.0
@@ -43,12 +40,13 @@ class EdgeOptions:
     """Where the broker is; whether it is ours to look after, and the evaluation worker, if that is."""
 
     servers: list[str]
-    broker: Broker | None = None
+    broker: BrokerProcess | None = None
     credentials: Path | None = None
     insecure: bool = False
     metrics: str | None = None
     grace_s: float = 10.0
-    worker: Worker | None = None
+    worker: WorkerProcess | None = None
+    ports: Ports = REAL
 
 
 class EdgeServer:
@@ -56,10 +54,11 @@ class EdgeServer:
 
     def __init__(self, run: LiveRun, options: EdgeOptions) -> None:
         self._run, self._core, self._options = run, run.core, options
+        self._clock = options.ports.clock
         self._metrics = Metrics()
         self._stop_asked = asyncio.Event()
         self._opened = False
-        self._connecting = Connecting(options.servers, options.broker, self._metrics)
+        self._connecting = Connecting(options.servers, options.broker, self._metrics, options.ports)
         run.listeners += [self._count, _log]
 
     def stop(self) -> None:
@@ -79,12 +78,12 @@ class EdgeServer:
         connecting = self._connecting.connected(
             credentials=options.credentials, insecure=options.insecure, on_reconnect=self._on_reconnect
         )
-        client = await unless_stopped(connecting, self._stop_asked)
-        if client is None:
+        transport = await unless_stopped(connecting, self._stop_asked)
+        if transport is None:
             self._run.commit(events.Stopped(at_s=self._run.now_s(), finished=False))
             return False
         try:
-            self._context = EdgeContext(self._run, client)
+            self._context = EdgeContext(self._run, transport, options.ports)
             self._standstill = Standstill(self._context, self._metrics)
             self._run.listeners.append(lambda event, _: self._standstill.happened(event))
             if await unless_stopped(self._open_until_it_works(), self._stop_asked) is None:
@@ -95,7 +94,7 @@ class EdgeServer:
                 self._tick_for_ever(),
                 self._mirror_for_ever(),
                 self._path.watch_for_ever(),
-                Traffic(self._context, self._options.broker, partial(connect_anew, client)).watch_for_ever(),
+                Traffic(self._context, self._options.broker).watch_for_ever(),
             ]
             tasks = [asyncio.create_task(one) for one in work]
             try:
@@ -110,24 +109,24 @@ class EdgeServer:
             await self._say_farewell()
             return finished
         finally:
-            await close(client)
+            await transport.close()
 
     async def _say_farewell(self) -> None:
         """So that a broker which ends with us is no surprise to the devices."""
         with suppress(*TROUBLES):
-            await self._context.client.publish(self._context.subjects.call, FAREWELL)
-            await self._context.client.flush(FAREWELL_S)
+            await self._context.transport.publish(self._context.subjects.call, FAREWELL)
+            await self._context.transport.flush(FAREWELL_S)
 
     async def _open_until_it_works(self) -> bool:
         """The broker may be killed at this very moment."""
-        end = time.monotonic() + OPEN_S
+        end = self._clock.monotonic_s() + OPEN_S
         while True:
             try:
                 await self._open()
                 return True
             except TROUBLES as error:
                 reason = words_of(error)
-                if time.monotonic() > end:
+                if self._clock.monotonic_s() > end:
                     raise FedtwinError(f"The broker cannot be used, is its JetStream on? {reason}.") from None
                 say(logging.WARNING, "the broker is not ready yet", reason=reason)
                 self._look_after_the_broker()
@@ -135,7 +134,7 @@ class EdgeServer:
 
     async def _open(self) -> None:
         context = self._context
-        self._mirror: Mirror = await open_mirror(context.js, context.subjects.twin_bucket, self._core.live.replicas)
+        self._mirror: Mirror = await open_mirror(context.transport, context.subjects.twin_bucket, self._core.live.replicas)
         self._dispatcher, self._uploads = Dispatcher(context), Uploads(context)
         self._deadlines = Deadlines(context, self._uploads)
         self._evaluations = Evaluations(context, self._options.worker)
@@ -143,7 +142,7 @@ class EdgeServer:
         await self._path.open()
         await Membership(context).open()
         say(logging.INFO, "serving", run=self._run.name, servers=" ".join(self._options.servers), version=self._core.version)
-        await context.client.publish(context.subjects.call, b"")
+        await context.transport.publish(context.subjects.call, b"")
         if self._core.started:
             context.wait_for_the_fleet()
         self._deadlines.put_off()
@@ -158,7 +157,7 @@ class EdgeServer:
         for _ in range(READY_TRIES):
             try:
                 await self._path.restore()
-                await self._context.client.publish(self._context.subjects.call, b"")
+                await self._context.transport.publish(self._context.subjects.call, b"")
                 break
             except TROUBLES as error:
                 say(logging.DEBUG, "the broker is not ready yet", reason=words_of(error))
@@ -174,10 +173,12 @@ class EdgeServer:
                     raise error
             if self._uploads.trouble is not None:
                 raise self._uploads.trouble
+            if self._run.failure is not None:  # met where a message was handled, which ends nothing by itself
+                raise self._run.failure
             if self._stop_asked.is_set():
                 self._context.stopping.set()
-                deadline = deadline or time.monotonic() + self._options.grace_s
-                if not self._core.open or time.monotonic() > deadline:
+                deadline = deadline or self._clock.monotonic_s() + self._options.grace_s
+                if not self._core.open or self._clock.monotonic_s() > deadline:
                     return False
             await asyncio.sleep(TICK_S)
         return True
@@ -190,10 +191,10 @@ class EdgeServer:
     # Time
 
     async def _tick_for_ever(self) -> None:
-        last = time.monotonic()
+        last = self._clock.monotonic_s()
         while True:
             await asyncio.sleep(TICK_S)
-            last, since = time.monotonic(), last
+            last, since = self._clock.monotonic_s(), last
             if last - since > PAUSED_S:
                 self._was_away(last - since)
             self._look_after_the_broker()
@@ -207,7 +208,7 @@ class EdgeServer:
                 self._standstill.look(self._path.trouble)
             self._evaluations.tick()
             self._dispatcher.try_again_after_a_while()
-            self._metrics.look(self._core, connected=self._context.client.is_connected, path_ok=self._path.trouble is None)
+            self._metrics.look(self._core, connected=self._context.transport.connected, path_ok=self._path.trouble is None)
             self._context.wake.set()
 
     def _look_after_the_broker(self) -> None:
@@ -229,7 +230,7 @@ class EdgeServer:
     async def _mirror_for_ever(self) -> None:
         while True:
             await asyncio.sleep(MIRROR_EVERY_S)
-            if self._context.client.is_connected:
+            if self._context.transport.connected:
                 try:
                     await self._write_mirror()
                 except TROUBLES as error:

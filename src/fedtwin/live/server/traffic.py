@@ -3,8 +3,8 @@
 import asyncio
 import logging
 import re
-from collections.abc import Callable, Iterable
-from typing import Protocol
+from collections.abc import Iterable
+from typing import Protocol, runtime_checkable
 
 from fedtwin.errors import FedtwinError
 from fedtwin.live.broker.monitor import Connection
@@ -20,6 +20,7 @@ LOOK_EVERY_S, CONNECTIONS_PER_S = 0.25, 1000
 OWN = "edge"
 
 
+@runtime_checkable
 class Watched(Protocol):
     """A broker of our own."""
 
@@ -35,36 +36,37 @@ class Watched(Protocol):
 class Traffic:
     """Every connection's messages and bytes, against what its device was asked for."""
 
-    def __init__(self, context: EdgeContext, broker: Watched | None, connect_anew: Callable[[], None]) -> None:
+    def __init__(self, context: EdgeContext, broker: object) -> None:
         run = context.run
-        self._context, self._run, self._broker, self._connect_anew = context, run, broker, connect_anew
+        self._context, self._run, self._in_a_thread = context, run, context.ports.in_a_thread
+        self._broker = broker if isinstance(broker, Watched) else None
         live = run.core.live
         upload_bytes = run.model.most_upload_bytes + MESSAGE_SLACK_BYTES
         self._rates = Rates(max(live.flood_messages_per_s, 10.0 / live.heartbeat_s), live.flood_bytes_per_s, upload_bytes)
         self._allowances: dict[str, Allowance] = {}
         self._cut_before: set[str] = set()
         self._seen: dict[int, tuple[int, int]] = {}
-        if broker is not None:
+        if self._broker is not None:
             run.listeners.append(self._happened)
 
     async def watch_for_ever(self) -> None:
         if self._broker is None:
             say(logging.INFO, "who floods the broker is not watched: it is not started by this edge server")
             return
-        loop = asyncio.get_running_loop()
-        last = loop.time()
+        clock = self._context.clock
+        last = clock.monotonic_s()
         while True:
             await asyncio.sleep(max(LOOK_EVERY_S, len(self._seen) / CONNECTIONS_PER_S))
-            found = await asyncio.to_thread(self._broker.connections)
+            found = await self._in_a_thread(self._broker.connections)
             if found is None:
                 continue
-            last, since = loop.time(), last
+            last, since = clock.monotonic_s(), last
             flooders = self.flooders(found, last - since)
             for name, connections in flooders.items():
                 await self._cut(name, connections)
             if not self._cut_before.issuperset(flooders):  # what they have sent would keep us busy for long: it is thrown away
                 self._cut_before.update(flooders)
-                self._connect_anew()
+                self._context.transport.connect_anew()
 
     def flooders(self, connections: list[Connection], seconds: float) -> dict[str, list[Connection]]:
         """Names that have sent more than they may, each with its connections; ``seconds`` since the last look."""
@@ -107,15 +109,15 @@ class Traffic:
         assert broker is not None
         self._run.quarantine(name, "flood: it sent far more than it was asked for")
         try:
-            if await asyncio.to_thread(broker.revoke, name):
+            if await self._in_a_thread(broker.revoke, name):
                 say(logging.WARNING, "a device floods the broker and is revoked", device=name)
                 return
         except (FedtwinError, OSError) as error:
             say(logging.ERROR, "a device floods the broker and cannot be revoked: do it", device=name, reason=str(error))
         names = {one for one in (name, *self._context.too_fast) if re.fullmatch(NAME, one)}
         subjects = [f"fedtwin.{self._run.name}.*.{one}" for one in names]
-        await asyncio.to_thread(broker.deny, subjects)
+        await self._in_a_thread(broker.deny, subjects)
         self._context.too_fast.clear()
-        cut = [await asyncio.to_thread(broker.kick, one.cid) for one in connections]
+        cut = [await self._in_a_thread(broker.kick, one.cid) for one in connections]
         level = logging.DEBUG if name in self._cut_before else logging.WARNING
         say(level, "a connection floods the broker and is cut", device=name, connections=sum(cut), denied=" ".join(subjects))

@@ -10,13 +10,12 @@ import json
 from typing import Any
 
 from nats.js import JetStreamContext
+from nats.js.api import DiscardPolicy, ObjectMeta, ObjectMetaOptions, StreamConfig
 from nats.js.errors import APIError, NotFoundError, ServiceUnavailableError
 
+from fedtwin.live.wire.ports import ObjectError
+
 CHUNK_BYTES, LEAST_CHUNK_BYTES = 512 * 1024, 64 * 1024
-
-
-class ObjectError(Exception):
-    """Why an object cannot be had, in a few words."""
 
 
 async def make_bucket(js: JetStreamContext, bucket: str, max_bytes: int, replicas: int = 1) -> None:
@@ -24,8 +23,6 @@ async def make_bucket(js: JetStreamContext, bucket: str, max_bytes: int, replica
 
     When it is full the oldest goes. What a killed process left there, and the marks of what was deleted, never fill it.
     """
-    from nats.js.api import DiscardPolicy, StreamConfig
-
     try:
         await js.object_store(bucket)
     except NotFoundError:
@@ -42,8 +39,6 @@ async def make_bucket(js: JetStreamContext, bucket: str, max_bytes: int, replica
 
 
 async def put_object(js: JetStreamContext, bucket: str, name: str, data: bytes) -> None:
-    from nats.js.api import ObjectMeta, ObjectMetaOptions
-
     store = await js.object_store(bucket)
     chunk_bytes = min(CHUNK_BYTES, js._nc.max_payload // 2)  # a part is a message, and there are servers with small ones
     await store.put(name, data, meta=ObjectMeta(name=name, options=ObjectMetaOptions(max_chunk_size=chunk_bytes)))

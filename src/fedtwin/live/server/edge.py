@@ -23,7 +23,7 @@ from fedtwin.live.server.traffic import Traffic
 from fedtwin.live.server.uploads import Uploads
 from fedtwin.live.views.metrics import Metrics
 from fedtwin.live.views.mirror import Mirror, open_mirror
-from fedtwin.live.wire.ports import BrokerProcess, Ports, WorkerProcess
+from fedtwin.live.wire.ports import BrokerProcess, NoAnswerError, Ports, WorkerProcess
 from fedtwin.live.wire.protocol import FAREWELL
 from fedtwin.live.wire.real import REAL
 from fedtwin.live.wire.tasks import end_tasks, unless_stopped
@@ -130,6 +130,10 @@ class EdgeServer:
                     raise FedtwinError(f"The broker cannot be used, is its JetStream on? {reason}.") from None
                 say(logging.WARNING, "the broker is not ready yet", reason=reason)
                 self._look_after_the_broker()
+                if isinstance(error, NoAnswerError) and self._options.broker is not None:
+                    await self._options.ports.in_a_thread(self._options.broker.stop)
+                    self._options.broker.restart()
+                    self._metrics.repaired("broker")
                 await asyncio.sleep(READY_PAUSE_S)
 
     async def _open(self) -> None:

@@ -53,6 +53,11 @@ def dispatch(live: LiveRun) -> events.Dispatched:
         live.commit(asked)
         asked = live.core.next_ask(live.now_s())
     assert isinstance(asked, events.Asked)
+    return take(live, asked)
+
+
+def take(live: LiveRun, asked: events.Asked) -> events.Dispatched:
+    """The device accepts."""
     live.commit(asked)
     offer = Accept(gain=1e-9, cpu_hz=2e9, power_w=0.1, compute_s=0.1, upload_s=0.1, compute_j=0.1, upload_j=0.01)
     event = live.core.answered(asked, offer, next(TOKENS), live.now_s())

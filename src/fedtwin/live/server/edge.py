@@ -19,6 +19,7 @@ from fedtwin.live.server.dispatch import Dispatcher
 from fedtwin.live.server.evaluation import Evaluations
 from fedtwin.live.server.membership import Membership
 from fedtwin.live.server.standstill import Standstill
+from fedtwin.live.server.traffic import Traffic
 from fedtwin.live.server.uploads import Uploads
 from fedtwin.live.views.metrics import Metrics
 from fedtwin.live.views.mirror import Mirror, open_mirror
@@ -93,6 +94,7 @@ class EdgeServer:
                 self._tick_for_ever(),
                 self._mirror_for_ever(),
                 self._path.watch_for_ever(),
+                Traffic(self._context, self._options.broker).watch_for_ever(),
             ]
             tasks = [asyncio.create_task(one) for one in work]
             try:
@@ -256,7 +258,7 @@ def _log(event: Event, run: LiveRun) -> None:
         case events.Applied():
             say(
                 logging.INFO, "applied", device=run.core.names[event.device], version=event.version, cost=event.cost,
-                round=f"{run.core.round}/{run.config.run.rounds}",
+                round=f"{run.core.rounds_counted}/{run.config.run.rounds}",
                 staleness=event.staleness, train_loss=event.train_loss, late=event.late, believed=event.believed,
             )  # fmt: skip
         case events.GivenUp():

@@ -11,7 +11,7 @@ from fedtwin.live.run.core import Core
 from fedtwin.live.run.ledger import read_events
 from fedtwin.live.run.live_run import LiveRun
 from fedtwin.live.run.tables import summary_of
-from tests.live.run.test_live_run import begun, deliver, dispatch, take, weights
+from tests.live.run.test_live_run import begun, deliver, dispatch, next_question, take, weights
 
 HOSTILE = "c"
 
@@ -43,7 +43,7 @@ def play(live: LiveRun, hostile: Callable[[events.Dispatched], None]) -> None:
     """Two honest devices, of which one always has a task, and a hostile one."""
     open_: list[events.Dispatched] = []
     while not live.core.done:
-        while len(open_) < 2 and isinstance(asked := live.core.next_ask(live.now_s()), events.Asked):
+        while len(open_) < 2 and isinstance(asked := next_question(live), events.Asked):
             sent = take(live, asked)
             if live.core.names[sent.device] == HOSTILE:
                 hostile(sent)
@@ -111,7 +111,7 @@ def test_a_round_that_nobody_answers_does_not_count_and_one_that_all_decline_doe
     for _ in range(3):
         assert deliver(live, dispatch(live), weights(0.0)) is None
     for offline, counted in ((True, 0), (False, 1)):
-        while isinstance(asked := live.core.next_ask(live.now_s()), events.Asked):
+        while isinstance(asked := next_question(live), events.Asked):
             live.commit(asked)
             live.commit(events.Declined(at_s=live.now_s(), device=asked.device, reason="not connected", offline=offline))
         assert isinstance(asked, events.Passed)

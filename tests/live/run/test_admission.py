@@ -25,8 +25,8 @@ from fedtwin.live.run.admission import (
     find_task,
 )
 from fedtwin.live.run.core import Core
-from fedtwin.live.run.state import State
 from fedtwin.live.run.model import LiveModel, model_path
+from fedtwin.live.run.state import State
 from fedtwin.live.run.trail import Trail
 from fedtwin.live.wire.protocol import Done, Hello, Reading
 from fedtwin.live.wire.tensors import Codec

@@ -86,7 +86,7 @@ def put_back(facts: Facts, snapshot: dict[str, Any], *, decides: bool) -> None:
         place = ".".join(str(part) for part in first["loc"])
         raise FedtwinError(f"The snapshot cannot be used: {place} = {first['input']!r:.80} ({first['msg']}).") from None
     if taken.schema_version != SCHEMA_VERSION:
-        raise FedtwinError(f"The snapshot's schema_version = {taken.schema_version} is not {SCHEMA_VERSION}, the one read here.")
+        raise FedtwinError(f"The snapshot's schema_version = {taken.schema_version} is not {SCHEMA_VERSION}, the one we read.")
     for name in AS_THEY_ARE:
         setattr(facts, name, getattr(taken, name))
     facts.refusals.update({(name, reason): count for name, reason, count in taken.refusals})

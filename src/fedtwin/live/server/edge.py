@@ -13,7 +13,7 @@ from fedtwin.live.run.events import Event
 from fedtwin.live.run.live_run import LiveRun
 from fedtwin.live.server.connecting import Connecting
 from fedtwin.live.server.context import EdgeContext
-from fedtwin.live.server.datapath import DataPath
+from fedtwin.live.server.datapath import RESTART_AFTER_S, DataPath
 from fedtwin.live.server.deadlines import Deadlines
 from fedtwin.live.server.dispatch import Dispatcher
 from fedtwin.live.server.evaluation import Evaluations
@@ -117,16 +117,19 @@ class EdgeServer:
 
     async def _open_until_it_works(self) -> bool:
         """The broker may be killed at this very moment."""
-        end = self._clock.monotonic_s() + OPEN_S
+        begun, broker = self._clock.monotonic_s(), self._options.broker
         while True:
             try:
                 await self._open()
                 return True
             except TROUBLES as error:
-                reason = words_of(error)
-                if self._clock.monotonic_s() > end:
+                reason, waited_s = words_of(error), self._clock.monotonic_s() - begun
+                if waited_s > OPEN_S:
                     raise FedtwinError(f"The broker cannot be used, is its JetStream on? {reason}.") from None
                 say(logging.WARNING, "the broker is not ready yet", reason=reason)
+                if broker is not None and waited_s >= RESTART_AFTER_S:  # it was left as it is when we were away
+                    await self._context.ports.in_a_thread(broker.stop)
+                    broker = None
                 self._look_after_the_broker()
                 await asyncio.sleep(READY_PAUSE_S)
 

@@ -2,6 +2,7 @@
 
 import asyncio
 import shutil
+from itertools import pairwise
 from pathlib import Path
 
 import pytest

@@ -119,7 +119,7 @@ class Core:
     def next_ask(self, at_s: float) -> events.Asked | events.Passed | events.Opened | events.Filled | None:
         """Who is to be asked now, for a channel that nobody is asked for yet; None where nobody is needed, or nobody is there.
 
-        A round is opened first. It has passed when nobody is left to ask; a synchronous one is filled when nobody more is asked.
+        A round is opened first. It has passed when nobody is left to ask; a synchronous one is filled when nobody more is.
         """
         if not self.started:
             return None

@@ -1,4 +1,4 @@
-"""What a live run is at a moment: who is there, which tasks are open, who is being asked, the coordinator. Nothing changes here."""
+"""What a live run is at a moment: who is there, which tasks are open, who is being asked, the coordinator."""
 
 from collections import OrderedDict
 from dataclasses import dataclass

@@ -125,10 +125,13 @@ class EdgeServer:
                 await self._open()
                 return True
             except TROUBLES as error:
-                reason = words_of(error)
-                if self._clock.monotonic_s() > end:
+                reason, waited_s = words_of(error), self._clock.monotonic_s() - begun
+                if waited_s > OPEN_S:
                     raise FedtwinError(f"The broker cannot be used, is its JetStream on? {reason}.") from None
                 say(logging.WARNING, "the broker is not ready yet", reason=reason)
+                if broker is not None and waited_s >= RESTART_AFTER_S:  # it was left as it is when we were away
+                    await self._context.ports.in_a_thread(broker.stop)
+                    broker = None
                 self._look_after_the_broker()
                 if (
                     self._options.broker is not None and self._clock.monotonic_s() > restart_at

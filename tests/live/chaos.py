@@ -166,6 +166,7 @@ def check_log(log: Ledger, model: Path, uploaded: set[str], mix: Mix = fedasync_
     queues: dict[int, tuple[float, int]] = {}
     counted = changes = 0
     last_at_s, last_round, devices = 0.0, 0, 0
+    open_rounds: set[int] = set()
     for event in log:
         kind = event["kind"]
         assert event["at_s"] >= last_at_s, "the clock went back"
@@ -175,15 +176,21 @@ def check_log(log: Ledger, model: Path, uploaded: set[str], mix: Mix = fedasync_
         elif kind == "joined" and devices:  # later than the others: its queue begins now
             queues[devices] = 0.0, max(last_round, 1)
             devices += 1
-        elif kind == "asked" and event["round"] > 0:
-            assert event["round"] in (last_round, last_round + 1), "a round was skipped or came again"
+        elif kind == "opened":
+            assert event["round"] == last_round + 1, "a round was skipped or came again"
             last_round = event["round"]
+            open_rounds.add(last_round)
+        elif kind == "passed":
+            open_rounds.discard(event["round"])
+        elif kind == "asked" and event["round"] > 0:
+            assert event["round"] in open_rounds, "a round was skipped or came again"
             queue, since = queues.get(event["device"], (0.0, 1))
             assert event["queue"] == queue + (event["round"] - since) * MIN_MEAN_SAMPLES, "a queue was lost"
         elif kind == "dispatched":
             assert event["token"] not in sent, "a token was used twice"
             assert event["version"] == len(models) - 1, "an old model was handed out"
             sent[event["token"]] = {**event, "changes": changes}
+            open_rounds.discard(event["round"])
             if event["round"] > 0:
                 counted += 1
                 queue, since = queues.get(event["device"], (0.0, 1))

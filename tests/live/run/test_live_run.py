@@ -49,6 +49,9 @@ def begun(folder: Path, **more: object) -> LiveRun:
 
 def dispatch(live: LiveRun) -> events.Dispatched:
     asked = live.core.next_ask(live.now_s())
+    if isinstance(asked, events.Opened) and not live.core.sync:
+        live.commit(asked)
+        asked = live.core.next_ask(live.now_s())
     assert isinstance(asked, events.Asked)
     return take(live, asked)
 

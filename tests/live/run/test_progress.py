@@ -32,6 +32,15 @@ def let_back(live: LiveRun, name: str) -> bool:
     return True
 
 
+def next_ask(live: LiveRun) -> events.Event | None:
+    """In a round that is open."""
+    asked = live.core.next_ask(live.now_s())
+    if isinstance(asked, events.Opened) and not live.core.sync:
+        live.commit(asked)
+        asked = live.core.next_ask(live.now_s())
+    return asked
+
+
 def replayed(live: LiveRun) -> Core:
     core = Core(live.config)
     for event in read_events(live.folder / "ledger.jsonl"):
@@ -43,7 +52,7 @@ def play(live: LiveRun, hostile: Callable[[events.Dispatched], None]) -> None:
     """Two honest devices, of which one always has a task, and a hostile one."""
     open_: list[events.Dispatched] = []
     while not live.core.done:
-        while len(open_) < 2 and isinstance(asked := live.core.next_ask(live.now_s()), events.Asked):
+        while len(open_) < 2 and isinstance(asked := next_ask(live), events.Asked):
             sent = take(live, asked)
             if live.core.names[sent.device] == HOSTILE:
                 hostile(sent)
@@ -69,7 +78,7 @@ def test_a_device_that_takes_tasks_and_starts_anew_uses_up_no_rounds(tmp_path: P
     book = Book(live.config)
     for event in read_events(live.folder / "ledger.jsonl"):
         book.read(event)
-    told = summary_of(live.core, book, lambda means: means.as_dict())
+    told = summary_of(live.core.state, book, lambda means: means.as_dict())
     assert (told["rounds"], told["rounds_given_up"]) == (50 + counted, counted)
     assert replayed(live).progress == live.core.progress
     live.close()
@@ -93,7 +102,7 @@ def test_a_fleet_that_never_delivers_comes_to_an_end(tmp_path: Path, mode: str) 
     for _ in range(100):
         if live.core.done:
             break
-        asked = live.core.next_ask(live.now_s())
+        asked = next_ask(live)
         if isinstance(asked, events.Opened | events.Filled):
             live.commit(asked)
             live.close_round()
@@ -111,7 +120,7 @@ def test_a_round_that_nobody_answers_does_not_count_and_one_that_all_decline_doe
     for _ in range(3):
         assert deliver(live, dispatch(live), weights(0.0)) is None
     for offline, counted in ((True, 0), (False, 1)):
-        while isinstance(asked := live.core.next_ask(live.now_s()), events.Asked):
+        while isinstance(asked := next_ask(live), events.Asked):
             live.commit(asked)
             live.commit(events.Declined(at_s=live.now_s(), device=asked.device, reason="not connected", offline=offline))
         assert isinstance(asked, events.Passed)

@@ -17,7 +17,7 @@ from fedtwin.learning.layout import Floats, Weights
 from fedtwin.live.run import events
 from fedtwin.live.run.core import TOO_LATE, Core, OpenTask
 from fedtwin.live.run.model import LiveModel
-from fedtwin.live.run.state import SUPERSEDED
+from fedtwin.live.run.tasks import SUPERSEDED
 from fedtwin.live.wire.protocol import Done
 from fedtwin.live.wire.tensors import UnfitError
 

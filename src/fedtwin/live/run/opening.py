@@ -1,5 +1,6 @@
 """How a run begins in a new folder, and goes on in one that is there."""
 
+import logging
 import shutil
 from pathlib import Path
 
@@ -8,11 +9,14 @@ from fedtwin.config import Config, config_hash, load_config
 from fedtwin.errors import FedtwinError
 from fedtwin.files import write_whole
 from fedtwin.learning.aggregation import aggregation_of
+from fedtwin.live.logs import say
 from fedtwin.live.run import events
 from fedtwin.live.run.core import Core
 from fedtwin.live.run.ledger import LEDGER_NAME, Ledger
-from fedtwin.live.run.live_run import MODELS, LiveRun
-from fedtwin.live.run.model import model_path
+from fedtwin.live.run.live_run import LiveRun
+from fedtwin.live.run.model import MODELS, digest_of, model_path
+from fedtwin.live.run.past import has_ledger
+from fedtwin.live.run.repair import repair as go_back
 from fedtwin.live.wire.ports import Clock, Disk
 from fedtwin.live.wire.protocol import PROTOCOL_VERSION
 from fedtwin.live.wire.real import CLOCK, DISK
@@ -44,6 +48,8 @@ def begin(folder: Path, config: Config, run: str, initial: bytes, *, clock: Cloc
                 package_version=__version__,
                 protocol=PROTOCOL_VERSION,
                 model_bytes=len(initial),
+                model_sha256=digest_of(initial),
+                config=(draft / CONFIG_NAME).read_text(encoding="utf-8"),
             )
         )
         ledger.close()
@@ -59,8 +65,13 @@ def require_new(folder: Path) -> None:
         raise FedtwinError(f"out = {str(folder)!r} exists already: name a folder that does not, nothing is overwritten.")
 
 
-def resume(folder: Path, *, clock: Clock = CLOCK, disk: Disk = DISK) -> LiveRun:
-    """A run that was begun before, as its ledger has it."""
-    if not (folder / LEDGER_NAME).exists():
+def resume(folder: Path, *, repair: bool = False, clock: Clock = CLOCK, disk: Disk = DISK) -> LiveRun:
+    """A run that was begun before, as its ledger has it; with ``repair`` it goes back to the last state that verifies."""
+    if not has_ledger(folder):
         raise FedtwinError(f"{str(folder)!r} is not the folder of a live run.")
+    if repair and (done := go_back(folder)) is not None:
+        say(
+            logging.WARNING, "repaired: the run went back to the last state that verifies", version=done.version,
+            uploads_lost=done.uploads, lines_cut_off=done.lines, kept_in=done.folder,
+        )  # fmt: skip
     return LiveRun(folder, resumed=True, clock=clock, disk=disk)

@@ -5,29 +5,34 @@ mixed in late. A round that somebody declined and nobody took counts, and so doe
 synchronous round: they do in a simulation. ``t`` itself never goes back.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 
 @dataclass
 class Progress:
-    """A state that changes by events only. ``barren`` counts what came to nothing in a row: enough of it ends a run."""
+    """A state that changes by events only. ``barren`` counts what came to nothing in a row: enough of it ends a run.
+
+    ``declined``: rounds that nobody has taken yet, and somebody has declined.
+    """
 
     given_up: int = 0
     barren: int = 0
-    _round: int = 0
-    _answered: bool = False
+    declined: list[int] = field(default_factory=list)
 
-    def asked(self, round_: int) -> None:
-        if round_ != self._round:
-            self._round, self._answered = round_, False
+    def answered(self, round_: int) -> None:
+        """Somebody declined the round."""
+        if round_ not in self.declined:
+            self.declined.append(round_)
 
-    def answered(self) -> None:
-        self._answered = True
+    def taken(self, round_: int) -> None:
+        if round_ in self.declined:
+            self.declined.remove(round_)
 
     def passed(self, round_: int) -> None:
         """Nobody took the round."""
-        if round_ > 0 and not (self._answered and round_ == self._round):
+        if round_ > 0 and round_ not in self.declined:
             self.came_to_nothing()
+        self.taken(round_)
 
     def came_to_nothing(self) -> None:
         """A round, whose one task was given up."""

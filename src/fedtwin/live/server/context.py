@@ -7,6 +7,7 @@ from collections.abc import Iterable
 
 from fedtwin.live.run import events
 from fedtwin.live.run.live_run import LiveRun
+from fedtwin.live.server.beats import Beats
 from fedtwin.live.wire.ports import Ports, Transport
 from fedtwin.live.wire.protocol import MESSAGE_SLACK_BYTES, Subjects, Telemetry
 from fedtwin.live.wire.real import REAL
@@ -28,9 +29,10 @@ class EdgeContext:
         now = self.clock.monotonic_s()
         self.heard: dict[str, float] = dict.fromkeys(run.core.names, now)
         self.ask_after = 0.0
-        self.path_is_well = True
+        self.path_is_well = self.sends_pulses = True
         self.storage_losses = 0
         self.dropped: list[events.Dispatched] = []
+        self.beats = Beats()
         self.strangers: OrderedDict[str, Telemetry] = OrderedDict()
         self.too_fast: set[str] = set()
         self.held_back: set[str] = set()
@@ -78,7 +80,7 @@ class EdgeContext:
         self.wake.set()
 
     def patience_with(self, name: str, waited_s: float = 0.0) -> float:
-        """Seconds that may still be spent waiting for its answers; nobody else is asked meanwhile.
+        """Seconds that may still be spent waiting for its answers; nobody else is asked for that channel meanwhile.
 
         A quarter of the time-out is for free each time, and so are two asks without an answer. After that a device gets a
         twentieth of the time, however often it is heard.

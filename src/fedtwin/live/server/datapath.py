@@ -101,12 +101,14 @@ class DataPath:
             self._context.lost_storage()
 
     async def _store_a_pulse(self) -> None:
+        sent_s = repr(self._context.run.now_s()).encode()
         with suppress(TooManyWaitError):  # it stores, and the question is whether it delivers
-            await self._context.transport.store(self._context.subjects.pulse, b"", answer_s=ANSWER_S)
+            await self._context.transport.store(self._context.subjects.pulse, sent_s, answer_s=ANSWER_S)
 
     def _may_not_send_pulses(self) -> bool:
         """The rights of a fleet that was provisioned before there were pulses."""
         self._blind = self._context.transport.refused(self._context.subjects.pulse)
+        self._context.sends_pulses = not self._blind
         if self._blind:
             again = f"fedtwin provision DIR --run {self._context.run.name}"
             say(logging.ERROR, f"whether uploads come through is not watched: users.conf is old, {again} writes it anew")

@@ -1,5 +1,6 @@
-"""The rounds: the device the coordinator chooses is asked, and sent the model if it accepts. One question at a time."""
+"""The rounds: the device the coordinator chooses is asked, and sent the model if it accepts. One question per free channel."""
 
+import asyncio
 import logging
 from contextlib import suppress
 
@@ -10,6 +11,7 @@ from fedtwin.live.run import events
 from fedtwin.live.server.context import EdgeContext
 from fedtwin.live.wire.ports import NobodyThereError
 from fedtwin.live.wire.protocol import ANSWER, Ask, Decline, Drop, Task, misfit, with_body
+from fedtwin.live.wire.tasks import end_tasks
 from fedtwin.live.wire.troubles import TROUBLES, words_of
 
 
@@ -21,24 +23,44 @@ class Dispatcher:
         self._objects: dict[int, str] = {}
         self._losses = context.storage_losses
         self._passed_at = 0.0
+        self._questions: set[asyncio.Task[None]] = set()
+        self._putting = asyncio.Lock()
 
     async def work_for_ever(self) -> None:
         context = self._context
-        while True:
-            await context.wake.wait()
-            context.wake.clear()
-            await self._tell_the_dropped()
+        try:
             while True:
-                self._run.close_round()
-                asked = self._core.next_ask(self._run.now_s()) if context.can_ask else None
-                if asked is None:
-                    break
-                self._run.commit(asked)
-                if isinstance(asked, events.Passed):
-                    self._passed_at = context.clock.monotonic_s()
-                    say(logging.DEBUG, "passed", round=asked.round)
-                if isinstance(asked, events.Asked):
-                    await self._ask(asked)
+                await context.wake.wait()
+                context.wake.clear()
+                for question in [question for question in self._questions if question.done()]:
+                    self._questions.remove(question)
+                    question.result()
+                await self._tell_the_dropped()
+                while self._go_on():
+                    pass
+        finally:
+            await end_tasks(list(self._questions))
+
+    def _go_on(self) -> bool:
+        """One step: False where nothing is to be done."""
+        self._run.close_round()
+        asked = self._core.next_ask(self._run.now_s()) if self._context.can_ask else None
+        if asked is None:
+            return False
+        if isinstance(asked, events.Asked | events.Opened):
+            told = self._context.beats.told(self._core, self._run.now_s(), self._context.clock.monotonic_s())
+            if told is not None:  # the choice may be another one now
+                self._run.commit(told)
+                return True
+        self._run.commit(asked)
+        if isinstance(asked, events.Passed):
+            self._passed_at = self._context.clock.monotonic_s()
+            say(logging.DEBUG, "passed", round=asked.round)
+        if isinstance(asked, events.Asked):
+            question = asyncio.create_task(self._ask(asked))
+            question.add_done_callback(lambda _: self._context.wake.set())
+            self._questions.add(question)
+        return True
 
     async def _tell_the_dropped(self) -> None:
         """They stop, and are free for the next round; whoever does not hear it finishes in vain."""
@@ -53,7 +75,7 @@ class Dispatcher:
         """Everybody has declined and nothing is in flight: T_max later their channels are others."""
         wait_s = self._core.terms.max_time_s * self._core.live.time_scale
         if self._core.waits_for_nothing and self._context.clock.monotonic_s() - self._passed_at > wait_s:
-            self._core.try_again()
+            self._run.commit(self._core.offer_again(self._run.now_s()))
             self._passed_at = self._context.clock.monotonic_s()
 
     async def _ask(self, asked: events.Asked) -> None:
@@ -94,7 +116,8 @@ class Dispatcher:
         task = Task(token=sent.token, round=sent.round, version=sent.version, clock_s=sent.at_s, model_bytes=len(model))
         try:
             if context.needs_objects:
-                task = task.model_copy(update={"object_name": await self._put(sent.version, model)})
+                async with self._putting:
+                    task = task.model_copy(update={"object_name": await self._put(sent.version, model)})
                 model = b""
             await context.transport.publish(context.subjects.task(name), b"".join(with_body(task, model)))
         except TROUBLES as error:

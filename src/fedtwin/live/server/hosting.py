@@ -81,6 +81,7 @@ def resume(
     folder: Path,
     *,
     run: str | None = None,
+    repair: bool = False,
     place: Place | None = None,
     evaluator: bool = True,
     metrics: str | None = None,
@@ -89,10 +90,11 @@ def resume(
 ) -> Served:
     """Goes on with the run in a folder, wherever it was stopped or killed; the rest is as for ``serve``.
 
-    Where ``run`` is given, it must be the run's name.
+    Where ``run`` is given, it must be the run's name. What is damaged is an error; with ``repair`` the run goes back to the
+    last state that verifies, and what is cut off stays in the folder.
     """
     place = _checked(place, metrics, new=False)
-    live = opening.resume(folder)
+    live = opening.resume(folder, repair=repair)
     if run is not None and live.name != run:
         live.close()
         raise FedtwinError(f"--run {run!r} is not the name of the run in {str(folder)!r}: that is {live.name!r}.")

@@ -154,7 +154,7 @@ class Membership:
             else:
                 self._context.remember_stranger(name, telemetry)
             return
-        self._core.coordinator.tell(device, telemetry.gain, telemetry.cpu_hz, self._run.now_s())
+        self._context.beats.heard(device, telemetry.gain, telemetry.cpu_hz, self._run.now_s())
         if telemetry.busy:
             self._context.heard[name] = self._context.clock.monotonic_s()
         else:

@@ -2,6 +2,7 @@
 
 import asyncio
 import logging
+import math
 from contextlib import suppress
 from dataclasses import dataclass
 
@@ -39,6 +40,7 @@ class Uploads:
         self._stream = 0
         self.trouble: BaseException | None = None
         self.delivered, self.busy = 0, False
+        self.pulse_sent_s = -math.inf
 
     async def open(self) -> None:
         try:
@@ -127,6 +129,8 @@ class Uploads:
 
     async def _handle(self, message: Incoming, stream: int) -> None:
         if message.subject == self._context.subjects.pulse:
+            with suppress(ValueError):
+                self.pulse_sent_s = max(self.pulse_sent_s, float(message.data))
             await self._ack(message, stream)
             return
         kind, name = message.subject.split(".")[2:4]

@@ -10,7 +10,10 @@ from dataclasses import dataclass, field
 
 @dataclass
 class Progress:
-    """A state that changes by events only. ``barren`` counts what came to nothing in a row: enough of it ends a run."""
+    """A state that changes by events only. ``barren`` counts what came to nothing in a row: enough of it ends a run.
+
+    ``declined``: rounds that nobody has taken yet, and somebody has declined.
+    """
 
     given_up: int = 0
     barren: int = 0

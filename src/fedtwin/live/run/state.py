@@ -129,6 +129,7 @@ class State(Facts):
             if not self.is_quarantined(self.names[event.device]):
                 self.coordinator.set_status(event.device, "offline")
         elif asked is not None and asked.round > 0:  # the first dispatches teach nothing, as in a simulation
+            self.progress.answered(asked.round)
             self.coordinator.decline(event.device, event.gain, event.cpu_hz, event.at_s, round_=asked.round)
         if asked is not None and not event.offline:
             self.progress.answered(asked.round)
@@ -177,6 +178,8 @@ class State(Facts):
 
     def _given_up(self, event: events.GivenUp) -> None:
         sent = self.tasks.given_up_by(event).sent
+        if not event.dropped:
+            self._came_to_nothing(event, sent)
         self.asking.waiting = False
         if not event.dropped:
             self._came_to_nothing(event, sent)

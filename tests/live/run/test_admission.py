@@ -27,6 +27,7 @@ from fedtwin.live.run.admission import (
 from fedtwin.live.run.core import Core
 from fedtwin.live.run.model import LiveModel, digest_of, model_path
 from fedtwin.live.run.state import State
+from fedtwin.live.run.trail import Kept
 from fedtwin.live.wire.protocol import Done, Hello, Reading
 from fedtwin.live.wire.tensors import Codec
 from tests.live.hostile import ACCEPT

@@ -10,11 +10,10 @@ from pathlib import Path
 from typing import Any
 
 from fedtwin.live.run import events
-from fedtwin.live.run.core import Core
 from fedtwin.live.run.ledger import LEDGER_NAME, read_events
 from fedtwin.live.run.model import model_path
+from fedtwin.live.run.state import State
 from tests.live.chaos import check_log
-from tests.live.run.test_replay import state_of
 from tests.live.simulated.disk import KilledError
 from tests.live.simulated.faults import Schedule, drawn, strike
 from tests.live.simulated.fleet import Fleet, Said, Supervised, listening
@@ -112,10 +111,10 @@ def _check(fleet: Fleet, schedule: Schedule) -> dict[str, int]:
     run = fleet.edge.life.run
     assert run is not None
     counts = check_log(log, model_path(fleet.folder / "models", run.core.version), _uploaded(fleet, schedule))
-    replayed = Core(fleet.config)
+    replayed = State(fleet.config)
     for event in read_events(fleet.folder / LEDGER_NAME):
         replayed.apply(event)
-    if _comparable(replayed) != _comparable(run.core):
+    if replayed.snapshot() != run.core.state.snapshot():
         raise BrokenPromiseError("the ledger's replay is not the state the edge server had")
     for trouble in fleet.loop.troubles:
         error = trouble.get("exception")
@@ -131,7 +130,3 @@ def _uploaded(fleet: Fleet, schedule: Schedule) -> set[str]:
     last_s = max((at_s for at_s, event in fleet.happened if isinstance(event, events.Applied)), default=0.0)
     known = {key.removesuffix("-r") for key, at_s in fleet.stored.items() if key.endswith("-r") and at_s < last_s}
     return known & {event.token for _, event in fleet.happened if isinstance(event, events.Dispatched)}
-
-
-def _comparable(core: Core) -> dict[str, Any]:
-    return state_of(core.state)

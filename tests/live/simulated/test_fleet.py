@@ -47,3 +47,11 @@ def test_an_edge_server_that_cannot_write_its_ledger_ends_whoever_met_that(at_s:
     outcome = play(3, Schedule((Fault(at_s, "full disk", "edge", 0.5, 0.75),)))
     assert outcome.trouble is None
     assert any(said.message.startswith("error: The ledger") for said in outcome.said)
+
+
+def test_a_broker_of_ours_that_stores_nothing_while_the_edge_server_opens_is_started_again() -> None:
+    """It gave up after half a minute, and so did the next one, for ever."""
+    faults = Fault(1.5, "frozen stream", "broker", 0.1, 0.5), Fault(1.5, "crash", "edge", 0.5, 0.0)
+    outcome = play(1, Schedule(faults, devices=2))
+    assert outcome.trouble is None
+    assert any(said.message == "the broker did not store and was started again" for said in outcome.said)

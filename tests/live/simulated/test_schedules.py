@@ -5,7 +5,7 @@ import pytest
 from tests.live.simulated.schedule import play
 
 IN_ONE_TEST = 20
-QUICK, ALL = 200, 10_000
+QUICK, ALL = 140, 10_000
 
 
 def seeds(first: int, last: int) -> list[range]:

@@ -13,7 +13,7 @@ from fedtwin.live.run.events import Event
 from fedtwin.live.run.live_run import LiveRun
 from fedtwin.live.server.connecting import Connecting
 from fedtwin.live.server.context import EdgeContext
-from fedtwin.live.server.datapath import DataPath
+from fedtwin.live.server.datapath import RESTART_AFTER_S, DataPath
 from fedtwin.live.server.deadlines import Deadlines
 from fedtwin.live.server.dispatch import Dispatcher
 from fedtwin.live.server.evaluation import Evaluations
@@ -117,7 +117,7 @@ class EdgeServer:
 
     async def _open_until_it_works(self) -> bool:
         """The broker may be killed at this very moment."""
-        end = self._clock.monotonic_s() + OPEN_S
+        end, restart_at = self._clock.monotonic_s() + OPEN_S, self._clock.monotonic_s() + RESTART_AFTER_S
         while True:
             try:
                 await self._open()
@@ -128,6 +128,14 @@ class EdgeServer:
                     raise FedtwinError(f"The broker cannot be used, is its JetStream on? {reason}.") from None
                 say(logging.WARNING, "the broker is not ready yet", reason=reason)
                 self._look_after_the_broker()
+                if (
+                    self._options.broker is not None and self._clock.monotonic_s() > restart_at
+                ):  # it is there, and stores nothing
+                    restart_at = end
+                    await self._options.ports.in_a_thread(self._options.broker.stop)
+                    self._options.broker.restart()
+                    say(logging.WARNING, "the broker did not store and was started again")
+                    self._metrics.repaired("broker")
                 await asyncio.sleep(READY_PAUSE_S)
 
     async def _open(self) -> None:

@@ -118,8 +118,8 @@ class EdgeServer:
             await self._context.transport.flush(FAREWELL_S)
 
     async def _open_until_it_works(self) -> bool:
-        """The broker may be killed at this very moment."""
-        end, restart_at = self._clock.monotonic_s() + OPEN_S, self._clock.monotonic_s() + RESTART_AFTER_S
+        """The broker may be killed at this very moment. One of ours that is there and stores nothing is started again, once."""
+        begun, broker = self._clock.monotonic_s(), self._options.broker
         while True:
             try:
                 await self._open()
@@ -129,18 +129,13 @@ class EdgeServer:
                 if waited_s > OPEN_S:
                     raise FedtwinError(f"The broker cannot be used, is its JetStream on? {reason}.") from None
                 say(logging.WARNING, "the broker is not ready yet", reason=reason)
-                if broker is not None and waited_s >= RESTART_AFTER_S:  # it was left as it is when we were away
-                    await self._context.ports.in_a_thread(broker.stop)
-                    broker = None
                 self._look_after_the_broker()
-                if (
-                    self._options.broker is not None and self._clock.monotonic_s() > restart_at
-                ):  # it is there, and stores nothing
-                    restart_at = end
-                    await self._options.ports.in_a_thread(self._options.broker.stop)
-                    self._options.broker.restart()
+                if broker is not None and waited_s > RESTART_AFTER_S:
+                    await self._options.ports.in_a_thread(broker.stop)
+                    broker.restart()
                     say(logging.WARNING, "the broker did not store and was started again")
                     self._metrics.repaired("broker")
+                    broker = None
                 await asyncio.sleep(READY_PAUSE_S)
 
     async def _open(self) -> None:

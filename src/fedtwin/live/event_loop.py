@@ -44,6 +44,11 @@ class StopSignals:
         for number, usual in self._usual.items():
             signal.signal(number, signal.SIG_DFL if usual is None else usual)
 
+    @property
+    def asked(self) -> bool:
+        """A stop was asked for."""
+        return self._count > 0
+
     def _heard(self, *_: object) -> None:
         self._count += 1
         if self._tell is not None:

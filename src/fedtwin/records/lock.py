@@ -4,7 +4,7 @@ import os
 from pathlib import Path
 from typing import IO
 
-from fedtwin.errors import FedtwinError
+from fedtwin.errors import FedtwinError, LockedError
 
 
 class Lock:
@@ -23,7 +23,7 @@ class Lock:
                 fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except OSError:
                 self._file.close()
-                raise FedtwinError(f"{str(path.parent)!r} is being written by another fedtwin: wait until it ends.") from None
+                raise LockedError(f"{str(path.parent)!r} is being written by another fedtwin: wait until it ends.") from None
 
     def release(self) -> None:
         """Releasing it again does nothing."""

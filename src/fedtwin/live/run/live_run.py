@@ -31,10 +31,10 @@ Listener = Callable[[Event, "LiveRun"], None]
 class LiveRun:
     """The run in a folder. ``commit`` is the only way anything happens."""
 
-    def __init__(self, folder: Path, *, resumed: bool) -> None:
+    def __init__(self, folder: Path, *, resumed: bool, lock: Lock | None = None) -> None:
         self.folder = folder
         self.listeners: list[Listener] = []
-        self._lock = Lock(folder / LOCK_NAME)
+        self._lock = lock or Lock(folder / LOCK_NAME)
         try:
             self.config = load_config(folder / CONFIG_NAME)
             self.core = Core(self.config)

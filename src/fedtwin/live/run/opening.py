@@ -16,6 +16,7 @@ from fedtwin.live.run.live_run import MODELS, LiveRun
 from fedtwin.live.run.model import model_path
 from fedtwin.live.wire.protocol import PROTOCOL_VERSION
 from fedtwin.records.files import CONFIG_NAME, write_config
+from fedtwin.records.lock import Lock
 
 
 def begin(folder: Path, config: Config, run: str, initial: bytes) -> LiveRun:
@@ -54,8 +55,8 @@ def require_new(folder: Path) -> None:
         raise FedtwinError(f"out = {str(folder)!r} exists already: name a folder that does not, nothing is overwritten.")
 
 
-def resume(folder: Path) -> LiveRun:
-    """A run that was begun before, as its ledger has it."""
+def resume(folder: Path, lock: Lock | None = None) -> LiveRun:
+    """A run that was begun before, as its ledger has it. ``lock``: the folder's, where it is held already."""
     if not (folder / LEDGER_NAME).exists():
         raise FedtwinError(f"{str(folder)!r} is not the folder of a live run.")
-    return LiveRun(folder, resumed=True)
+    return LiveRun(folder, resumed=True, lock=lock)

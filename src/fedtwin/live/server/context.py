@@ -11,6 +11,7 @@ from nats.js import JetStreamContext
 
 from fedtwin.live.run import events
 from fedtwin.live.run.live_run import LiveRun
+from fedtwin.live.server.lease import Lease
 from fedtwin.live.wire.protocol import MESSAGE_SLACK_BYTES, Subjects, Telemetry
 
 MOST_STRANGERS = 10_000
@@ -33,6 +34,7 @@ class EdgeContext:
         self.ask_after = 0.0
         self.path_is_well = True
         self.storage_losses = 0
+        self.lease: Lease | None = None
         self.dropped: list[events.Dispatched] = []
         self.strangers: OrderedDict[str, Telemetry] = OrderedDict()
         self._patience: dict[str, tuple[float, float]] = {}
@@ -48,8 +50,18 @@ class EdgeContext:
     @property
     def can_ask(self) -> bool:
         """Not while an answer's upload would come to nothing, and would be held against the device."""
-        able = self.client.is_connected and self.path_is_well and time.monotonic() > self.ask_after
+        able = self.client.is_connected and self.path_is_well and self.may_serve and time.monotonic() > self.ask_after
         return able and not self.stopping.is_set()
+
+    @property
+    def may_serve(self) -> bool:
+        """No other edge server can have the run at this moment."""
+        return self.lease is None or self.lease.stands
+
+    async def settled(self) -> None:
+        """Waited for before anything goes outside: the run is ours."""
+        if self.lease is not None:
+            await self.lease.held()
 
     @property
     def needs_objects(self) -> bool:

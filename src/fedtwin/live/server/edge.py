@@ -3,9 +3,12 @@
 import asyncio
 import logging
 import time
+from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
+
+from nats.aio.client import Client
 
 from fedtwin.errors import FedtwinError
 from fedtwin.live.broker.process import Broker
@@ -19,6 +22,7 @@ from fedtwin.live.server.datapath import DataPath
 from fedtwin.live.server.deadlines import Deadlines
 from fedtwin.live.server.dispatch import Dispatcher
 from fedtwin.live.server.evaluation import Evaluations
+from fedtwin.live.server.lease import Lease
 from fedtwin.live.server.membership import Membership
 from fedtwin.live.server.standstill import Standstill
 from fedtwin.live.server.uploads import Uploads
@@ -46,6 +50,7 @@ class EdgeOptions:
     metrics: str | None = None
     grace_s: float = 10.0
     worker: Worker | None = None
+    standby: bool = False
 
 
 class EdgeServer:
@@ -56,6 +61,7 @@ class EdgeServer:
         self._metrics = Metrics()
         self._stop_asked = asyncio.Event()
         self._opened = False
+        self._lease_keeper: asyncio.Task[None] | None = None
         self._connecting = Connecting(options.servers, options.broker, self._metrics)
         run.listeners += [self._count, _log]
 
@@ -84,6 +90,8 @@ class EdgeServer:
             self._context = EdgeContext(self._run, client)
             self._standstill = Standstill(self._context, self._metrics)
             self._run.listeners.append(lambda event, _: self._standstill.happened(event))
+            if await unless_stopped(self._take_the_lease(client), self._stop_asked) is None:
+                return False
             if await unless_stopped(self._open_until_it_works(), self._stop_asked) is None:
                 self._run.commit(events.Stopped(at_s=self._run.now_s(), finished=False))
                 return False
@@ -106,7 +114,18 @@ class EdgeServer:
             await self._say_farewell()
             return finished
         finally:
+            if self._lease_keeper is not None:
+                await end_tasks([self._lease_keeper])
+                await self._lease.end()
             await close(client)
+
+    async def _take_the_lease(self, client: Client) -> bool:
+        """``ServedElsewhereError`` where another edge server serves the run, unless we stand by."""
+        self._lease = Lease(client, self._run.name, self._run.folder, self._core.live.replicas)
+        await self._until_it_works(lambda: self._lease.take(standby=self._options.standby))
+        self._context.lease = self._lease
+        self._lease_keeper = asyncio.create_task(self._lease.keep_for_ever())
+        return True
 
     async def _say_farewell(self) -> None:
         """So that a broker which ends with us is no surprise to the devices."""
@@ -115,15 +134,18 @@ class EdgeServer:
             await self._context.client.flush(FAREWELL_S)
 
     async def _open_until_it_works(self) -> bool:
+        await self._until_it_works(self._open)
+        return True
+
+    async def _until_it_works(self, work: Callable[[], Awaitable[None]]) -> None:
         """The broker may be killed at this very moment."""
         end = time.monotonic() + OPEN_S
         while True:
             try:
-                await self._open()
-                return True
+                return await work()
             except TROUBLES as error:
                 reason = words_of(error)
-                if time.monotonic() > end:
+                if time.monotonic() > end and not self._options.standby:
                     raise FedtwinError(f"The broker cannot be used, is its JetStream on? {reason}.") from None
                 say(logging.WARNING, "the broker is not ready yet", reason=reason)
                 self._look_after_the_broker()
@@ -165,8 +187,8 @@ class EdgeServer:
     async def _until_done(self, tasks: list[asyncio.Task[None]]) -> bool:
         deadline = None
         while not self._core.done:
-            for task in tasks:
-                if task.done() and (error := task.exception()) is not None:
+            for task in (*tasks, self._lease_keeper):
+                if task is not None and task.done() and (error := task.exception()) is not None:
                     raise error
             if self._uploads.trouble is not None:
                 raise self._uploads.trouble

@@ -1,6 +1,7 @@
 """A run and all that serves it: the broker where it is ours, the evaluation worker, the edge server, at the end the records."""
 
 import logging
+import shutil
 from collections.abc import Callable, Coroutine, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
@@ -9,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from fedtwin.config import Config, replace_settings
-from fedtwin.errors import FedtwinError
+from fedtwin.errors import FedtwinError, ServedElsewhereError
 from fedtwin.live.broker.process import Broker
 from fedtwin.live.event_loop import StopSignals, run_until_stopped
 from fedtwin.live.logs import say
@@ -24,6 +25,7 @@ from fedtwin.live.views.metrics import check_metrics
 from fedtwin.live.views.reasons import Reasons
 from fedtwin.live.wire.protocol import check_name
 from fedtwin.live.wire.tensors import Codec, read_model
+from fedtwin.records.lock import Lock
 
 NOTHING_MIXED_IN, NO_UPLOAD_COMES_THROUGH = 3, 4
 
@@ -72,9 +74,13 @@ def serve(
     uploads on their way. ``logs`` are options for the worker, such as ``["--log-format", "json"]``.
     """
     check_name("--run", run)
-    place = _checked(place, metrics, new=True)
+    place = checked(place, metrics, new=True)
     live = _begun(out, _with_live_section(config), run, initial)
-    return _serve(live, place, evaluator=evaluator, metrics=metrics, grace_s=grace_s, logs=logs)
+    try:
+        return serve_run(live, place, evaluator=evaluator, metrics=metrics, grace_s=grace_s, logs=logs)
+    except ServedElsewhereError:
+        shutil.rmtree(out)  # nobody has heard of it
+        raise
 
 
 def resume(
@@ -91,15 +97,21 @@ def resume(
 
     Where ``run`` is given, it must be the run's name.
     """
-    place = _checked(place, metrics, new=False)
-    live = opening.resume(folder)
+    place = checked(place, metrics, new=False)
+    live = reopened(folder, run)
+    return serve_run(live, place, evaluator=evaluator, metrics=metrics, grace_s=grace_s, logs=logs)
+
+
+def reopened(folder: Path, run: str | None, lock: Lock | None = None) -> LiveRun:
+    """The run in a folder, if that is its name."""
+    live = opening.resume(folder, lock)
     if run is not None and live.name != run:
         live.close()
         raise FedtwinError(f"--run {run!r} is not the name of the run in {str(folder)!r}: that is {live.name!r}.")
-    return _serve(live, place, evaluator=evaluator, metrics=metrics, grace_s=grace_s, logs=logs)
+    return live
 
 
-def _checked(place: Place | None, metrics: str | None, *, new: bool) -> Place:
+def checked(place: Place | None, metrics: str | None, *, new: bool) -> Place:
     """What cannot be is said before anything is made."""
     place = place or Place()
     place.check(new=new)
@@ -128,8 +140,19 @@ def _begun(out: Path, config: Config, name: str, initial: Path | None) -> LiveRu
     return opening.begin(out, config, name, initial_model_of(config))
 
 
-def _serve(run: LiveRun, place: Place, *, evaluator: bool, metrics: str | None, grace_s: float, logs: Sequence[str]) -> Served:
-    with StopSignals() as signals, ExitStack() as ends:  # all of them, whichever is cut short
+def serve_run(
+    run: LiveRun,
+    place: Place,
+    *,
+    evaluator: bool,
+    metrics: str | None,
+    grace_s: float,
+    logs: Sequence[str],
+    standby: StopSignals | None = None,
+) -> Served:
+    """``standby``: the signals that were listened to while the run was waited for."""
+    with ExitStack() as ends:  # all of them, whichever is cut short
+        signals = standby or ends.enter_context(StopSignals())
         ends.callback(run.close)
         folder = run.folder / "broker"
         options = place.broker_options(folder, fsync=run.core.live.fsync)
@@ -146,6 +169,7 @@ def _serve(run: LiveRun, place: Place, *, evaluator: bool, metrics: str | None, 
             worker = Worker(evaluator_command(servers, run.name, run.config.code.folder, place, list(logs)))
             ends.callback(worker.stop)
         edge_options = EdgeOptions(servers, broker, place.credentials_of("edge"), place.insecure, metrics, grace_s, worker)
+        edge_options.standby = standby is not None
 
         def make() -> tuple[Coroutine[Any, Any, str | None], Callable[[], None]]:
             edge = EdgeServer(run, edge_options)

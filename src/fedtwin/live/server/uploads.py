@@ -136,6 +136,7 @@ class Uploads:
             return
         self.delivered, self.busy = self.delivered + 1, True
         try:
+            await self._context.settled()
             await self._handle(message, self._stream)
         except TROUBLES as error:
             say(logging.WARNING, "the broker did not hear an acknowledgement", reason=words_of(error))

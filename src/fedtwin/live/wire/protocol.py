@@ -42,8 +42,10 @@ class Subjects:
         self.call = f"{root}.call"
         self.evaluate = f"{root}.evaluate"
         self.pulse = f"{root}.pulse"
+        self.lease = f"{root}.lease"
         self._root = root
         self.stream = f"fedtwin-{run}-uploads"
+        self.lease_tape = f"fedtwin-{run}-lease"
         self.twin_bucket = f"fedtwin-{run}-twin"
         self.models_bucket = f"fedtwin-{run}-models"
 

@@ -1,0 +1,66 @@
+"""A second edge server of a run: it waits while the first one serves, and takes over when that ends, however it ends."""
+
+import logging
+import time
+from collections.abc import Sequence
+from pathlib import Path
+
+from fedtwin.errors import LockedError
+from fedtwin.live.event_loop import StopSignals
+from fedtwin.live.logs import say
+from fedtwin.live.run.ledger import LEDGER_NAME
+from fedtwin.live.server.hosting import Served, checked, reopened, serve_run
+from fedtwin.live.server.place import Place
+from fedtwin.records.files import LOCK_NAME, SUMMARY_NAME
+from fedtwin.records.lock import Lock
+
+LOOK_S = 0.1
+
+
+def stand_by(
+    folder: Path,
+    *,
+    run: str | None = None,
+    place: Place | None = None,
+    evaluator: bool = True,
+    metrics: str | None = None,
+    grace_s: float = 10.0,
+    logs: Sequence[str] = (),
+) -> Served | None:
+    """Waits while another process serves the run in ``folder``, or until there is a run, and then goes on with it.
+
+    The rest is as for ``resume``. None where it was stopped before, or the run was finished by the other one: then nothing
+    has been changed.
+    """
+    place = checked(place, metrics, new=False)
+    with StopSignals() as signals:
+        lock = _lock_when_free(folder, signals)
+        if lock is None:
+            return None
+        live = reopened(folder, run, lock)
+        return serve_run(live, place, evaluator=evaluator, metrics=metrics, grace_s=grace_s, logs=logs, standby=signals)
+
+
+def _lock_when_free(folder: Path, signals: StopSignals) -> Lock | None:
+    """The system frees it when its holder ends, also by kill -9."""
+    told: str | None = None
+    while not signals.asked:
+        why = f"there is no run in {str(folder)!r} yet"
+        if (folder / LEDGER_NAME).exists():
+            try:
+                lock = Lock(folder / LOCK_NAME)
+            except LockedError:
+                why = "another edge server serves the run"
+            else:
+                if (folder / SUMMARY_NAME).exists():
+                    lock.release()
+                    say(logging.INFO, "the run is finished: there is nothing to take over", folder=folder)
+                    return None
+                if told is not None:
+                    say(logging.INFO, "taking over: the other edge server has ended", folder=folder)
+                return lock
+        if why != told:
+            say(logging.INFO, f"standing by: {why}", folder=folder)
+            told = why
+        time.sleep(LOOK_S)
+    return None

@@ -26,7 +26,7 @@ class LockedError(FedtwinError):
 
 
 class ServedElsewhereError(FedtwinError):
-    """Another edge server serves the run."""
+    """Another edge server serves the run, or has begun one of that name."""
 
 
 class TakenOverError(FedtwinError):

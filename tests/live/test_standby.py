@@ -1,12 +1,14 @@
 """Two edge servers of one run name: one serves, the other is refused, or stands by and takes over."""
 
+import os
+import signal
 import time
 from pathlib import Path
 
 import pytest
 
 from tests.live.brokers import frozen, running
-from tests.live.plant import Plant, events_of, ledger_of, plant, until
+from tests.live.plant import LIMIT_S, Plant, events_of, ledger_of, plant, until
 
 EMULATED = ("--no-training", "--samples", 40, "--radio", "emulated", "--distance-m", 150)
 MANY = 100_000
@@ -18,9 +20,9 @@ def applied(run: Path) -> int:
     return len(events_of(run, "applied"))
 
 
-def serve(fleet: Plant, url: str, *arguments: object) -> None:
+def serve(fleet: Plant, url: str, **settings: object) -> None:
     """A first edge server with its devices, on a broker that is not its own."""
-    fleet.new_edge("--rounds", MANY, "--server", url, "--time-scale", 0.02, *arguments, **TWO)
+    fleet.new_edge("--rounds", MANY, "--server", url, "--time-scale", 0.02, **TWO, **settings)
     for number in range(2):
         fleet.device(f"d{number}", url, *EMULATED)
 
@@ -105,3 +107,89 @@ def test_a_pause_of_three_seconds_does_not_cost_the_lease_and_a_longer_one_witho
             with frozen(fleet.processes["edge"].pid):
                 time.sleep(pause_s)
             goes_on(fleet)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("end", ["killed", "asleep"])
+def test_a_standby_on_another_machine_has_the_ledger_and_a_first_that_wakes_up_has_done_nothing(
+    tmp_path: Path, end: str
+) -> None:
+    """The two share nothing but the broker: each has a folder of its own."""
+    with running(tmp_path) as broker, plant(tmp_path) as fleet:
+        serve(fleet, broker.url, live__ledger="stream")
+        goes_on(fleet)
+        first, second, edge = fleet.run, tmp_path / "second", fleet.processes["edge"]
+        stand_by(fleet, "second", second, "--server", broker.url)
+        goes_on(fleet)
+        if end == "killed":
+            fleet.kill("edge")
+        else:
+            os.kill(edge.pid, signal.SIGSTOP)
+        fleet.run = second
+        resumed_by(fleet, "second")
+        if end == "asleep":
+            os.kill(edge.pid, signal.SIGCONT)
+            assert edge.wait(LIMIT_S) == 5, fleet.log("edge")
+            assert "taken over" in fleet.log("edge")
+        goes_on(fleet)
+        before, after = ledger_of(first), ledger_of(second)
+        assert after[: len(before)] == before, "the first has nothing that the second has not"
+        tokens = [event["token"] for event in after if event["kind"] == "applied"]
+        assert len(tokens) == len(set(tokens))
+        assert fleet.stopped("second") == 0
+        fleet.run = first
+        fleet.edge("--resume", first, "--server", broker.url)
+        goes_on(fleet)
+        assert ledger_of(first)[: len(after)] == after
+
+
+@pytest.mark.slow
+def test_of_two_standbys_one_takes_over_and_the_other_after_it(tmp_path: Path) -> None:
+    with plant(tmp_path) as fleet:
+        fleet.new_edge("--rounds", MANY, "--time-scale", 0.02, **TWO)
+        for number in range(2):
+            fleet.device(f"d{number}", fleet.url(), *EMULATED)
+        standbys = ["second", "third"]
+        for name in standbys:
+            stand_by(fleet, name, fleet.run)
+        goes_on(fleet)
+        fleet.kill("edge")
+        until(lambda: any("serving" in fleet.log(name) for name in standbys), "one takes over")
+        standbys.sort(key=lambda name: "serving" not in fleet.log(name))
+        resumed_by(fleet, standbys[0])
+        assert "serving" not in fleet.log(standbys[1]) and fleet.processes[standbys[1]].poll() is None
+        fleet.kill(standbys[0])
+        resumed_by(fleet, standbys[1])
+        assert len(events_of(fleet.run, "resumed")) == 2
+
+
+@pytest.mark.slow
+def test_started_at_one_moment_the_broker_restarted_under_both_and_the_standby_killed(tmp_path: Path) -> None:
+    """The first one serves all the time; a run that is finished leaves a standby with its records."""
+    with running(tmp_path) as broker, plant(tmp_path) as fleet:
+        fleet.command("second", "edge", "--no-evaluator", "--state", tmp_path / "2", "--standby", "--server", broker.url)
+        serve(fleet, broker.url, live__ledger="stream")
+        goes_on(fleet)
+        until(lambda: "standing by: another edge server serves" in fleet.log("second"), "the second follows")
+        broker.restart()
+        goes_on(fleet)
+        assert "serving" not in fleet.log("second")
+        fleet.kill("second")
+        goes_on(fleet)
+        stand_by(fleet, "second", tmp_path / "2", "--server", broker.url)
+        fleet.kill("edge")
+        broker.restart()
+        fleet.run = tmp_path / "2"
+        resumed_by(fleet, "second")
+
+
+@pytest.mark.slow
+def test_a_run_that_is_finished_leaves_a_standby_with_its_records(tmp_path: Path) -> None:
+    with running(tmp_path) as broker, plant(tmp_path) as fleet:
+        fleet.new_edge("--rounds", 40, "--server", broker.url, "--time-scale", 0.2, **TWO, live__ledger="stream")
+        stand_by(fleet, "second", tmp_path / "second", "--server", broker.url)
+        for number in range(2):
+            fleet.device(f"d{number}", broker.url, *EMULATED)
+        assert fleet.ended("edge") == 0 and fleet.ended("second") == 0, fleet.log("second")
+        first, second = (folder / "model.safetensors" for folder in (fleet.run, tmp_path / "second"))
+        assert first.read_bytes() == second.read_bytes() and ledger_of(tmp_path / "second") == ledger_of(fleet.run)

@@ -19,6 +19,7 @@ from fedtwin.live.run.core import Core, OpenTask
 from fedtwin.live.run.events import Event
 from fedtwin.live.run.ledger import LEDGER_NAME, Ledger, cut_torn_line, read_events
 from fedtwin.live.run.model import LiveModel
+from fedtwin.live.run.stream_ledger import StreamLedger
 from fedtwin.live.run.trail import Trail
 from fedtwin.live.wire.protocol import PROTOCOL_VERSION, Done, Failed
 from fedtwin.records.files import CONFIG_NAME, LOCK_NAME, SUMMARY_NAME
@@ -34,6 +35,7 @@ class LiveRun:
     def __init__(self, folder: Path, *, resumed: bool, lock: Lock | None = None) -> None:
         self.folder = folder
         self.listeners: list[Listener] = []
+        self._stream: StreamLedger | None = None
         self._lock = lock or Lock(folder / LOCK_NAME)
         try:
             self.config = load_config(folder / CONFIG_NAME)
@@ -72,9 +74,19 @@ class LiveRun:
         return self._clock.at_s(broker_wall_s)
 
     def commit(self, event: Event) -> None:
-        """It is in the ledger, and so it has happened."""
-        self._ledger.append(event)
+        """It is in the ledger, and so it has happened; where that is at the broker, outside only when it is ``settled``."""
+        (self._stream or self._ledger).append(event)
         self._happened(event)
+
+    def write_to(self, stream: StreamLedger) -> None:
+        """From now on the ledger is at the broker, and the folder has a copy."""
+        stream.copy_to(self._ledger)
+        self._stream = stream
+
+    async def settled(self) -> None:
+        """Whatever was committed is in the ledger, wherever that is."""
+        if self._stream is not None:
+            await self._stream.settled()
 
     def _happened(self, event: Event) -> None:
         self.core.apply(event)

@@ -59,9 +59,10 @@ class EdgeContext:
         return self.lease is None or self.lease.stands
 
     async def settled(self) -> None:
-        """Waited for before anything goes outside: the run is ours."""
+        """Waited for before anything goes outside: the run is ours, and all that happened in it is in the ledger."""
         if self.lease is not None:
             await self.lease.held()
+        await self.run.settled()
 
     @property
     def needs_objects(self) -> bool:

@@ -15,6 +15,7 @@ from fedtwin.live.broker.process import Broker
 from fedtwin.live.logs import say
 from fedtwin.live.run import events
 from fedtwin.live.run.events import Event
+from fedtwin.live.run.following import attached
 from fedtwin.live.run.live_run import LiveRun
 from fedtwin.live.server.connecting import Connecting
 from fedtwin.live.server.context import EdgeContext
@@ -29,14 +30,16 @@ from fedtwin.live.server.uploads import Uploads
 from fedtwin.live.server.worker import Worker
 from fedtwin.live.views.metrics import Metrics
 from fedtwin.live.views.mirror import Mirror, open_mirror
+from fedtwin.live.wire.box import Box
 from fedtwin.live.wire.protocol import FAREWELL
+from fedtwin.live.wire.tape import Tape
 from fedtwin.live.wire.transport import close, end_tasks, unless_stopped
 from fedtwin.live.wire.troubles import TROUBLES, words_of
 
 TICK_S, PAUSED_S = 0.05, 2.0
 MIRROR_EVERY_S = 0.5
 READY_TRIES, READY_PAUSE_S = 50, 0.2
-OPEN_S, FAREWELL_S = 30.0, 1
+OPEN_S, FAREWELL_S, SETTLE_S = 30.0, 1, 5.0
 
 
 @dataclass
@@ -51,6 +54,7 @@ class EdgeOptions:
     grace_s: float = 10.0
     worker: Worker | None = None
     standby: bool = False
+    new: bool = False
 
 
 class EdgeServer:
@@ -61,7 +65,7 @@ class EdgeServer:
         self._metrics = Metrics()
         self._stop_asked = asyncio.Event()
         self._opened = False
-        self._lease_keeper: asyncio.Task[None] | None = None
+        self._keepers: list[asyncio.Task[None]] = []
         self._connecting = Connecting(options.servers, options.broker, self._metrics)
         run.listeners += [self._count, _log]
 
@@ -114,8 +118,10 @@ class EdgeServer:
             await self._say_farewell()
             return finished
         finally:
-            if self._lease_keeper is not None:
-                await end_tasks([self._lease_keeper])
+            if self._keepers:
+                with suppress(TimeoutError, FedtwinError):
+                    await asyncio.wait_for(self._run.settled(), SETTLE_S)
+                await end_tasks(self._keepers)
                 await self._lease.end()
             await close(client)
 
@@ -124,8 +130,18 @@ class EdgeServer:
         self._lease = Lease(client, self._run.name, self._run.folder, self._core.live.replicas)
         await self._until_it_works(lambda: self._lease.take(standby=self._options.standby))
         self._context.lease = self._lease
-        self._lease_keeper = asyncio.create_task(self._lease.keep_for_ever())
+        self._keepers.append(asyncio.create_task(self._lease.keep_for_ever()))
+        if self._core.live.ledger == "stream":
+            await self._until_it_works(lambda: self._write_to_the_broker(client))
         return True
+
+    async def _write_to_the_broker(self, client: Client) -> None:
+        """From now on the ledger is there."""
+        subjects, replicas = self._context.subjects, self._core.live.replicas
+        tape = Tape(client, subjects.ledger_tape, subjects.ledger, replicas=replicas)
+        stream = await attached(self._run.folder, tape, Box(client, subjects.files_bucket, replicas), new=self._options.new)
+        self._run.write_to(stream)
+        self._keepers.append(asyncio.create_task(stream.write_for_ever()))
 
     async def _say_farewell(self) -> None:
         """So that a broker which ends with us is no surprise to the devices."""
@@ -187,8 +203,8 @@ class EdgeServer:
     async def _until_done(self, tasks: list[asyncio.Task[None]]) -> bool:
         deadline = None
         while not self._core.done:
-            for task in (*tasks, self._lease_keeper):
-                if task is not None and task.done() and (error := task.exception()) is not None:
+            for task in (*tasks, *self._keepers):
+                if task.done() and (error := task.exception()) is not None:
                     raise error
             if self._uploads.trouble is not None:
                 raise self._uploads.trouble

@@ -9,22 +9,24 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
-from fedtwin.config import Config, replace_settings
+from fedtwin.config import Config, load_config, replace_settings
 from fedtwin.errors import FedtwinError, ServedElsewhereError
 from fedtwin.live.broker.process import Broker
 from fedtwin.live.event_loop import StopSignals, run_until_stopped
 from fedtwin.live.logs import say
-from fedtwin.live.run import opening
+from fedtwin.live.run import events, opening
 from fedtwin.live.run.ledger import LEDGER_NAME, read_events
 from fedtwin.live.run.live_run import LiveRun
 from fedtwin.live.run.tables import write_records
 from fedtwin.live.server.edge import EdgeOptions, EdgeServer
+from fedtwin.live.server.handover import caught_up
 from fedtwin.live.server.place import Place
 from fedtwin.live.server.worker import Worker, evaluator_command, initial_model_of
 from fedtwin.live.views.metrics import check_metrics
 from fedtwin.live.views.reasons import Reasons
 from fedtwin.live.wire.protocol import check_name
 from fedtwin.live.wire.tensors import Codec, read_model
+from fedtwin.records.files import CONFIG_NAME, LOCK_NAME
 from fedtwin.records.lock import Lock
 
 NOTHING_MIXED_IN, NO_UPLOAD_COMES_THROUGH = 3, 4
@@ -75,9 +77,11 @@ def serve(
     """
     check_name("--run", run)
     place = checked(place, metrics, new=True)
+    if config.live is not None and config.live.ledger == "stream" and not place.servers:
+        raise FedtwinError("live.ledger = 'stream' needs a NATS server of your own: give --server URL.")
     live = _begun(out, _with_live_section(config), run, initial)
     try:
-        return serve_run(live, place, evaluator=evaluator, metrics=metrics, grace_s=grace_s, logs=logs)
+        return serve_run(live, place, evaluator=evaluator, metrics=metrics, grace_s=grace_s, logs=logs, new=True)
     except ServedElsewhereError:
         shutil.rmtree(out)  # nobody has heard of it
         raise
@@ -98,8 +102,27 @@ def resume(
     Where ``run`` is given, it must be the run's name.
     """
     place = checked(place, metrics, new=False)
-    live = reopened(folder, run)
-    return serve_run(live, place, evaluator=evaluator, metrics=metrics, grace_s=grace_s, logs=logs)
+    with StopSignals() as signals:
+        lock = None
+        if name := name_at_the_broker(folder, place):
+            lock = Lock(folder / LOCK_NAME)
+            if not caught_up(folder, name, place, lock, signals, standby=False):
+                return Served({})
+        live = reopened(folder, run, lock)
+        return serve_run(live, place, evaluator=evaluator, metrics=metrics, grace_s=grace_s, logs=logs, signals=signals)
+
+
+def name_at_the_broker(folder: Path, place: Place) -> str | None:
+    """The name of the run in a folder whose ledger is at the broker; None where it is in the folder."""
+    if not (folder / LEDGER_NAME).exists():
+        return None
+    live = load_config(folder / CONFIG_NAME).live
+    if live is None or live.ledger == "file":
+        return None
+    if not place.servers:
+        raise FedtwinError(f"The ledger of {str(folder)!r} is at the broker (live.ledger = 'stream'): give --server URL.")
+    began = next(read_events(folder / LEDGER_NAME))
+    return began.run if isinstance(began, events.Began) else None
 
 
 def reopened(folder: Path, run: str | None, lock: Lock | None = None) -> LiveRun:
@@ -148,11 +171,13 @@ def serve_run(
     metrics: str | None,
     grace_s: float,
     logs: Sequence[str],
-    standby: StopSignals | None = None,
+    signals: StopSignals | None = None,
+    standby: bool = False,
+    new: bool = False,
 ) -> Served:
-    """``standby``: the signals that were listened to while the run was waited for."""
+    """``signals`` that are listened to already; ``standby``: the name is waited for; ``new``: nobody has heard of the run."""
     with ExitStack() as ends:  # all of them, whichever is cut short
-        signals = standby or ends.enter_context(StopSignals())
+        signals = signals or ends.enter_context(StopSignals())
         ends.callback(run.close)
         folder = run.folder / "broker"
         options = place.broker_options(folder, fsync=run.core.live.fsync)
@@ -169,7 +194,7 @@ def serve_run(
             worker = Worker(evaluator_command(servers, run.name, run.config.code.folder, place, list(logs)))
             ends.callback(worker.stop)
         edge_options = EdgeOptions(servers, broker, place.credentials_of("edge"), place.insecure, metrics, grace_s, worker)
-        edge_options.standby = standby is not None
+        edge_options.standby, edge_options.new = standby, new
 
         def make() -> tuple[Coroutine[Any, Any, str | None], Callable[[], None]]:
             edge = EdgeServer(run, edge_options)

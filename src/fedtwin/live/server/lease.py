@@ -10,6 +10,7 @@ import os
 import secrets
 import socket
 import time
+from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from pathlib import Path
 
@@ -23,7 +24,7 @@ from fedtwin.live.wire.protocol import Subjects
 from fedtwin.live.wire.tape import Entry, MissingTapeError, OvertakenError, Tape
 from fedtwin.live.wire.troubles import TROUBLES
 
-LEASE_S, RENEW_S, LOOK_S = 4.0, 0.4, 0.2
+LEASE_S, RENEW_S, LOOK_S = 3.7, 0.25, 0.2
 SLOW_ANSWER_S, RETURN_S = 1.0, 1.0
 PLACE_NAME = ".place"
 
@@ -74,7 +75,7 @@ class Lease:
             self._renewed.clear()
             await self._renewed.wait()
 
-    async def take(self, *, standby: bool) -> None:
+    async def take(self, *, standby: bool, meanwhile: Callable[[], Awaitable[object]] | None = None) -> None:
         """Or ``ServedElsewhereError``; with ``standby`` it is waited for. One of ``TROUBLES`` where the broker fails."""
         await self._tape.make()
         seen, since, told = await self._found(), time.monotonic(), False
@@ -93,6 +94,8 @@ class Lease:
                 seen, since = entry, now
             if (free or now - since > LEASE_S) and await self._write(entry.number):
                 return
+            if meanwhile is not None:
+                await meanwhile()
             if standby and not told and other is not None:
                 told = True
                 say(logging.INFO, "standing by: another edge server serves the run", run=self._run, who=other.who)

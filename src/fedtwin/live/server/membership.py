@@ -113,6 +113,7 @@ class Membership:
     async def _respond(self, message: Msg, answer: Welcome) -> None:
         """Only into the inbox of who said hello: the subject for the answer is of the sender's choosing."""
         if message.reply.startswith(f"_INBOX.{message.subject.rpartition('.')[2]}."):
+            await self._context.settled()
             with suppress(nats.errors.Error):
                 await message.respond(answer.encoded())
 

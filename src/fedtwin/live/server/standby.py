@@ -9,7 +9,8 @@ from fedtwin.errors import LockedError
 from fedtwin.live.event_loop import StopSignals
 from fedtwin.live.logs import say
 from fedtwin.live.run.ledger import LEDGER_NAME
-from fedtwin.live.server.hosting import Served, checked, reopened, serve_run
+from fedtwin.live.server.handover import caught_up
+from fedtwin.live.server.hosting import Served, checked, name_at_the_broker, reopened, serve_run
 from fedtwin.live.server.place import Place
 from fedtwin.records.files import LOCK_NAME, SUMMARY_NAME
 from fedtwin.records.lock import Lock
@@ -34,19 +35,25 @@ def stand_by(
     """
     place = checked(place, metrics, new=False)
     with StopSignals() as signals:
-        lock = _lock_when_free(folder, signals)
+        lock = _lock_when_free(folder, signals, anywhere=bool(place.servers))
         if lock is None:
             return None
+        name = name_at_the_broker(folder, place) if (folder / LEDGER_NAME).exists() else run or "main"
+        if name is not None and not caught_up(folder, name, place, lock, signals, standby=True):
+            return None
         live = reopened(folder, run, lock)
-        return serve_run(live, place, evaluator=evaluator, metrics=metrics, grace_s=grace_s, logs=logs, standby=signals)
+        return serve_run(
+            live, place, evaluator=evaluator, metrics=metrics, grace_s=grace_s, logs=logs, signals=signals, standby=True
+        )
 
 
-def _lock_when_free(folder: Path, signals: StopSignals) -> Lock | None:
-    """The system frees it when its holder ends, also by kill -9."""
+def _lock_when_free(folder: Path, signals: StopSignals, *, anywhere: bool) -> Lock | None:
+    """The system frees it when its holder ends, also by kill -9. ``anywhere``: a run that is not here may be at the broker."""
     told: str | None = None
     while not signals.asked:
         why = f"there is no run in {str(folder)!r} yet"
-        if (folder / LEDGER_NAME).exists():
+        if (folder / LEDGER_NAME).exists() or anywhere:
+            folder.mkdir(parents=True, exist_ok=True)
             try:
                 lock = Lock(folder / LOCK_NAME)
             except LockedError:

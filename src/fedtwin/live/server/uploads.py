@@ -157,6 +157,7 @@ class Uploads:
             await self._on_result(name, message, stream)
 
     async def _ack(self, message: Msg, stream: int) -> None:
+        await self._context.settled()
         if stream == self._stream:
             await message.ack()
 

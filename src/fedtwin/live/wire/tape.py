@@ -3,6 +3,7 @@
 import asyncio
 import base64
 import json
+from contextlib import suppress
 from itertools import takewhile
 from typing import Any, NamedTuple
 
@@ -40,6 +41,9 @@ class Tape:
 
     async def make(self) -> None:
         """One that is there stays."""
+        with suppress(MissingTapeError):
+            await self._info()
+            return
         most = {"max_msgs": 1, "discard": "old"} if self._newest_only else {"discard": "new", "deny_delete": True}
         config = {"name": self.name, "subjects": [self.subject], "num_replicas": self._replicas, "storage": "file", **most}
         await self._ask(f"{API}.STREAM.CREATE.{self.name}", {"retention": "limits", **config})
@@ -50,8 +54,9 @@ class Tape:
         try:
             answer = await self._client.request(self.subject, data, timeout=ANSWER_S, headers={**(headers or {}), **expected})
         except nats.errors.NoRespondersError:
-            raise MissingTapeError(self.name) from None
-        said: dict[str, Any] = _checked(answer.data)
+            await self._info()  # gone for good, or a broker that is not ready yet?
+            raise
+        said: dict[str, Any] = checked(answer.data)
         return int(said["seq"])
 
     async def last(self) -> Entry:
@@ -59,13 +64,23 @@ class Tape:
         found = await self._get({"last_by_subj": self.subject})
         if found is not None:
             return found
-        said = await self._ask(f"{API}.STREAM.INFO.{self.name}", {})
-        return Entry(int(said["state"]["last_seq"]), b"", {})
+        return Entry(int((await self._info())["state"]["last_seq"]), b"", {})
 
     async def read(self, after: int, most: int) -> list[Entry]:
         """What follows a number, in order, ``most`` at most; empty where nothing does."""
         answers = await asyncio.gather(*(self._get({"seq": after + 1 + k}) for k in range(most)))
         return list(takewhile(lambda entry: entry is not None, answers))  # type: ignore[arg-type]
+
+    async def remove(self) -> None:
+        """All of it; nothing where there is none."""
+        with suppress(nats.js.errors.NotFoundError):
+            await self._ask(f"{API}.STREAM.DELETE.{self.name}", {})
+
+    async def _info(self) -> dict[str, Any]:
+        try:
+            return await self._ask(f"{API}.STREAM.INFO.{self.name}", {})
+        except nats.js.errors.NotFoundError:
+            raise MissingTapeError(self.name) from None
 
     async def _get(self, which: dict[str, Any]) -> Entry | None:
         try:
@@ -78,10 +93,10 @@ class Tape:
 
     async def _ask(self, subject: str, question: dict[str, Any]) -> dict[str, Any]:
         answer = await self._client.request(subject, json.dumps(question).encode(), timeout=ANSWER_S)
-        return _checked(answer.data)
+        return checked(answer.data)
 
 
-def _checked(data: bytes) -> dict[str, Any]:
+def checked(data: bytes) -> dict[str, Any]:
     said: dict[str, Any] = json.loads(data)
     if "error" in said:
         if said["error"].get("err_code") in WRONG_LAST:

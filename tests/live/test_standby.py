@@ -165,7 +165,7 @@ def test_of_two_standbys_one_takes_over_and_the_other_after_it(tmp_path: Path) -
 
 @pytest.mark.slow
 def test_started_at_one_moment_the_broker_restarted_under_both_and_the_standby_killed(tmp_path: Path) -> None:
-    """The first one serves all the time; a run that is finished leaves a standby with its records."""
+    """The first one serves all the time, until it is killed with the broker."""
     with running(tmp_path) as broker, plant(tmp_path) as fleet:
         fleet.command("second", "edge", "--no-evaluator", "--state", tmp_path / "2", "--standby", "--server", broker.url)
         serve(fleet, broker.url, live__ledger="stream")
@@ -176,11 +176,11 @@ def test_started_at_one_moment_the_broker_restarted_under_both_and_the_standby_k
         assert "serving" not in fleet.log("second")
         fleet.kill("second")
         goes_on(fleet)
-        stand_by(fleet, "second", tmp_path / "2", "--server", broker.url)
+        stand_by(fleet, "again", tmp_path / "2", "--server", broker.url)
         fleet.kill("edge")
         broker.restart()
         fleet.run = tmp_path / "2"
-        resumed_by(fleet, "second")
+        resumed_by(fleet, "again")
 
 
 @pytest.mark.slow

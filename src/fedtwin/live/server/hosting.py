@@ -9,7 +9,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
-from fedtwin.config import Config, load_config, replace_settings
+from fedtwin.config import Config, LiveConfig, load_config, replace_settings
 from fedtwin.errors import FedtwinError, ServedElsewhereError
 from fedtwin.live.broker.process import Broker
 from fedtwin.live.event_loop import StopSignals, run_until_stopped
@@ -113,10 +113,13 @@ def resume(
 
 
 def name_at_the_broker(folder: Path, place: Place) -> str | None:
-    """The name of the run in a folder whose ledger is at the broker; None where it is in the folder."""
+    """The name of the run in a folder whose ledger is at the broker; None where it is in the folder.
+
+    A folder that has only followed a ledger so far has no settings yet.
+    """
     if not (folder / LEDGER_NAME).exists():
         return None
-    live = load_config(folder / CONFIG_NAME).live
+    live = load_config(folder / CONFIG_NAME).live if (folder / CONFIG_NAME).exists() else LiveConfig(ledger="stream")
     if live is None or live.ledger == "file":
         return None
     if not place.servers:

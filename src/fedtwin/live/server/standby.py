@@ -38,7 +38,11 @@ def stand_by(
         lock = _lock_when_free(folder, signals, anywhere=bool(place.servers))
         if lock is None:
             return None
-        name = name_at_the_broker(folder, place) if (folder / LEDGER_NAME).exists() else run or "main"
+        try:
+            name = name_at_the_broker(folder, place) if (folder / LEDGER_NAME).exists() else run or "main"
+        except BaseException:
+            lock.release()
+            raise
         if name is not None and not caught_up(folder, name, place, lock, signals, standby=True):
             return None
         live = reopened(folder, run, lock)

@@ -56,6 +56,7 @@ def test_four_ways_to_say_where_a_device_is(tmp_path: Path, header: str, cells: 
             "distance_m,samples,cpu_hz,max_power_w\n50,80,1e9,0\n",
             "line 2: max_power_w = '0' is not a number from 1e-40 to 1e+40",
         ),
+        ("distance_m,samples,cpu_hz\n5_0,80,1e9\n", "line 2: distance_m = '5_0' is not a number"),
         ("distance_m,samples,cpu_hz,max_time_s\n50,80,1e9,\n", "line 2: max_time_s = '' is not a number"),
         (
             "distance_m,samples,cpu_hz,samples_spread\n50,80,1e9,1\n",

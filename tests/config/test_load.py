@@ -79,6 +79,8 @@ BAD: list[tuple[dict[str, Any], str]] = [
     ({"policy.name": "Sy-fairness", "run.mode": "async"}, r"run\.mode = 'async' contradicts policy\.name = 'Sy-fairness'"),
     ({"run.rounds": 0}, r"run\.rounds = 0 .* greater than or equal to 1"),
     ({"run.rounds": 2.5}, r"run\.rounds = 2\.5"),
+    ({"fleet.max_power_w": [0.1]}, r"fleet\.max_power_w = \[0\.1\] is not allowed: it must be a list with 2 values"),
+    ({"fleet.max_power_w": [0.1, 0.2, 0.3]}, r"fleet\.max_power_w = .* it must be a list with 2 values"),
     ({"fleet.file": "nowhere.csv"}, r"fleet\.file = 'nowhere\.csv' cannot be read"),
 ]
 

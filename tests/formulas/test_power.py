@@ -262,7 +262,13 @@ def test_an_infeasible_plan_says_so() -> None:
 
 @pytest.mark.parametrize(
     ("gain", "cpu_hz", "samples", "named"),
-    [(0.0, 1e9, 80, "gain = 0.0"), (math.nan, 1e9, 80, "gain = nan"), (1e-12, -1, 80, "cpu_hz"), (1e-12, 1e9, "x", "samples")],
+    [
+        (0.0, 1e9, 80, "gain = 0.0"),
+        (math.nan, 1e9, 80, "gain = nan"),
+        (1e-12, -1, 80, "cpu_hz"),
+        (1e-12, 1e9, "x", "samples"),
+        (1e-12, True, 80, "cpu_hz = True"),
+    ],
 )
 def test_bad_input_is_named(gain: float, cpu_hz: float, samples: Any, named: str) -> None:
     with pytest.raises(FedtwinError, match=named):

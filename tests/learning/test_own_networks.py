@@ -211,7 +211,15 @@ def test_samples_that_devices_must_share_are_told(tmp_path: Path) -> None:
         "y_test": np.arange(20) % 10,
     }
     np.savez(tmp_path / "few.npz", **arrays)
-    config = training("lazy", **{"learning.dataset": str(tmp_path / "few.npz"), "learning.owned_samples": 30})
+    config = training(
+        "lazy",
+        **{
+            "learning.dataset": str(tmp_path / "few.npz"),
+            "learning.owned_samples": 30,
+            "fleet.samples_min": 20,
+            "fleet.samples_max": 30,
+        },
+    )
     with pytest.warns(FedtwinWarning, match=r"6 devices own 30 samples each, 180 in all.* has 100.* 80 of them") as caught:
         simulate(config)
     assert len(caught) == 1

@@ -12,7 +12,7 @@ import pytest
 
 from fedtwin import open_run
 from fedtwin.config import Config, load_config
-from fedtwin.errors import FedtwinError
+from fedtwin.errors import FedtwinError, FedtwinWarning
 from fedtwin.learning.data import Dataset
 from fedtwin.learning.partition import training_order
 from fedtwin.sim import Result, resume, simulate
@@ -29,6 +29,12 @@ def training(**changes: Any) -> Config:
 def model_of(result: Result) -> bytes:
     assert result.folder is not None
     return (result.folder / "model.safetensors").read_bytes()
+
+
+def test_who_trains_on_more_samples_than_it_owns_is_told_once() -> None:
+    with pytest.warns(FedtwinWarning, match=r"learning\.owned_samples = 60, and a device trains on \d+ samples") as told:
+        simulate(training(**{"learning.owned_samples": 60}))
+    assert len(told) == 1
 
 
 @pytest.mark.parametrize("scheme", ["CU-UCB", "Sy-fairness"])

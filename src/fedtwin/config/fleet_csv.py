@@ -112,6 +112,8 @@ def _parse(path: Path, line: int, row: dict[str, str], position: tuple[str, ...]
             value = float(row[column])
         except (TypeError, ValueError):
             value = math.nan
+        if "_" in (row[column] or ""):  # which Python reads over
+            value = math.nan
         if not low <= value <= high:
             raise FedtwinError(
                 f"fleet.file = {str(path)!r}, line {line}: {column} = {row[column]!r} is not a number from {low:g} to {high:g}."

@@ -137,6 +137,10 @@ def _one_sentence(error: ValidationError) -> str:
         return f"[{name}] {message}." if name else f"{message}."
     if first["type"] == "value_error":
         return f"{name} = {first['input']!r} is not allowed: {message}."
+    if first["type"] == "missing" and place[-1].isdigit():
+        name, message = ".".join(place[:-1]), f"a list with {int(place[-1]) + 1} values"
+    if first["type"] == "too_long":
+        message = f"a list with {first['ctx']['max_length']} values"
     return f"{name} = {first['input']!r} is not allowed: it must be {message}."
 
 

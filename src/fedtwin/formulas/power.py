@@ -293,6 +293,8 @@ def _has_column(config: Config, name: str) -> bool:
 
 def _checked(name: str, values: ArrayLike, low: float, high: float) -> NDArray[np.float64]:
     try:
+        if np.asarray(values).dtype == np.bool_:
+            raise TypeError
         numbers = np.asarray(values, dtype=np.float64)
     except (TypeError, ValueError):
         raise FedtwinError(f"{name} = {values!r} is not a number or an array of numbers.") from None

@@ -22,7 +22,7 @@ from fedtwin.learning.evaluation import Evaluation
 from fedtwin.learning.executors import Executor, make_executor, make_workload
 from fedtwin.learning.global_loss import GlobalLoss
 from fedtwin.learning.layout import Weights
-from fedtwin.learning.notices import notices
+from fedtwin.learning.notices import drawn_more_than_once, notices
 from fedtwin.learning.partition import deal, training_order
 from fedtwin.learning.trial import errors_as_sentences
 
@@ -97,6 +97,7 @@ class Learner:
         self._in_flight: dict[int, Download] = {}
         self._evaluating: list[tuple[int, Evaluation]] = []
         self._keys = 0
+        self._told_of_few = False
         self._version = 0
         self._uploads = 0
         self._next_evaluation = 0
@@ -122,6 +123,9 @@ class Learner:
     def downloaded(self, device: int, round_: int, samples: int | None = None) -> None:
         """The device holds the newest model; its training can begin, on D_n(t) samples, or on D_n if they are not told."""
         samples = self._samples[device] if samples is None else samples
+        if samples > self._learning.owned_samples and not self._told_of_few:
+            self._told_of_few = True
+            warnings.warn(drawn_more_than_once(self._learning, samples), FedtwinWarning, stacklevel=2)
         if self.replaying:
             self._in_flight[device] = Download(round_, 0, None, -1, samples)
             return

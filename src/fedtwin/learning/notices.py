@@ -31,6 +31,14 @@ def notices_of(config: Config) -> list[str]:
     return notices(learning, data, deal(data.y_train, config.run.seed, config.fleet.devices, learning.owned_samples, gamma))
 
 
+def drawn_more_than_once(learning: LearningConfig, samples: int) -> str:
+    """Where a device trains on more samples than it owns."""
+    return (
+        f"learning.owned_samples = {learning.owned_samples}, and a device trains on {samples} samples in a round: "
+        "it draws some of its own more than once."
+    )
+
+
 def _shared(learning: LearningConfig, data: Dataset, shares: list[Indices]) -> str | None:
     shared = held_by_several(shares, len(data.y_train)) if shares else 0
     if not shared:

@@ -4,6 +4,7 @@ import asyncio
 import json
 import os
 import signal
+import socket
 import subprocess
 import sys
 from dataclasses import replace
@@ -12,7 +13,9 @@ from pathlib import Path
 import pytest
 
 from fedtwin.errors import FedtwinError
+from fedtwin.live.broker import program
 from fedtwin.live.broker.process import Broker, BrokerOptions
+from fedtwin.live.broker.program import free_port
 from fedtwin.live.broker.provisioning import provision
 from fedtwin.live.wire.transport import connect
 from fedtwin.processes import runs_with
@@ -152,3 +155,13 @@ def test_a_broker_that_hangs_does_not_answer(tmp_path: Path, secure: bool) -> No
             assert not broker.answers(limit_s=0.3)
         assert broker.answers(LIMIT_S)
     assert not broker.answers()
+
+
+def test_the_port_of_a_killed_broker_is_not_taken_by_a_connection_of_somebody_else() -> None:
+    """A system gives outgoing connections ports from 32768 on, at the least."""
+    ports = [free_port() for _ in range(200)]
+    assert max(ports) < 32_768 and min(ports) > 1024 and len(set(ports)) > 150
+    with socket.socket() as taken, pytest.MonkeyPatch.context() as patch:
+        taken.bind(("127.0.0.1", ports[0]))
+        patch.setattr(program, "PORTS", [ports[0]] * program.TRIES)
+        assert free_port() != ports[0]

@@ -251,3 +251,9 @@ def test_a_device_needs_no_policy_of_ones_own(tmp_path: Path, monkeypatch: pytes
         live.close()
     monkeypatch.delitem(sys.modules, "only_here")
     assert power_rule(Config.model_validate(settings)) == "max"
+
+
+def test_what_only_a_simulation_has_is_refused_before_anything_is_made(tmp_path: Path) -> None:
+    with pytest.raises(FedtwinError, match=r"learning\.record_gradient = true is for simulations only"):
+        begun(tmp_path / "run", **{"learning.dataset": "digits", "learning.record_gradient": True})
+    assert not list(tmp_path.iterdir())

@@ -23,6 +23,10 @@ def begin(folder: Path, config: Config, run: str, initial: bytes) -> LiveRun:
     """A new run in a new folder, which is there whole or not at all."""
     Core(config)  # what is not for a live fleet is said before anything is made
     aggregation_of(config)
+    if config.learning is not None and config.learning.record_gradient:
+        raise FedtwinError(
+            "learning.record_gradient = true is for simulations only: it needs the samples of all devices in one place."
+        )
     require_new(folder)
     draft = folder.with_name(f".{folder.name}.draft")
     try:

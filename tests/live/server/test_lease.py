@@ -12,9 +12,10 @@ from fedtwin.errors import ServedElsewhereError, TakenOverError
 from fedtwin.live.broker.process import Broker
 from fedtwin.live.server import lease as leases
 from fedtwin.live.server.lease import Lease, place_of
+from fedtwin.live.wire import tape
 from tests.live.server.test_uploads import played, store_is_lost
 
-SHORT_S = 0.6
+SHORT_S = 1.0
 
 
 def lease_of(client: Client, folder: Path) -> Lease:
@@ -26,6 +27,7 @@ def lease_of(client: Client, folder: Path) -> Lease:
 def _a_short_lease(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(leases, "LEASE_S", SHORT_S)
     monkeypatch.setattr(leases, "RENEW_S", 0.05)
+    monkeypatch.setattr(tape, "ANSWER_S", 0.2)
     monkeypatch.setattr(leases, "LOOK_S", 0.1)
 
 

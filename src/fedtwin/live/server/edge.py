@@ -8,14 +8,11 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-from nats.aio.client import Client
-
 from fedtwin.errors import FedtwinError
 from fedtwin.live.broker.process import Broker
 from fedtwin.live.logs import say
 from fedtwin.live.run import events
 from fedtwin.live.run.events import Event
-from fedtwin.live.run.following import attached
 from fedtwin.live.run.live_run import LiveRun
 from fedtwin.live.server.connecting import Connecting
 from fedtwin.live.server.context import EdgeContext
@@ -23,23 +20,21 @@ from fedtwin.live.server.datapath import DataPath
 from fedtwin.live.server.deadlines import Deadlines
 from fedtwin.live.server.dispatch import Dispatcher
 from fedtwin.live.server.evaluation import Evaluations
-from fedtwin.live.server.lease import Lease
+from fedtwin.live.server.holding import Holding
 from fedtwin.live.server.membership import Membership
 from fedtwin.live.server.standstill import Standstill
 from fedtwin.live.server.uploads import Uploads
 from fedtwin.live.server.worker import Worker
 from fedtwin.live.views.metrics import Metrics
 from fedtwin.live.views.mirror import Mirror, open_mirror
-from fedtwin.live.wire.box import Box
 from fedtwin.live.wire.protocol import FAREWELL
-from fedtwin.live.wire.tape import Tape
 from fedtwin.live.wire.transport import close, end_tasks, unless_stopped
 from fedtwin.live.wire.troubles import TROUBLES, words_of
 
 TICK_S, PAUSED_S = 0.05, 2.0
 MIRROR_EVERY_S = 0.5
 READY_TRIES, READY_PAUSE_S = 50, 0.2
-OPEN_S, FAREWELL_S, SETTLE_S = 30.0, 1, 5.0
+OPEN_S, FAREWELL_S = 30.0, 1
 
 
 @dataclass
@@ -65,7 +60,6 @@ class EdgeServer:
         self._metrics = Metrics()
         self._stop_asked = asyncio.Event()
         self._opened = False
-        self._keepers: list[asyncio.Task[None]] = []
         self._connecting = Connecting(options.servers, options.broker, self._metrics)
         run.listeners += [self._count, _log]
 
@@ -92,9 +86,10 @@ class EdgeServer:
             return False
         try:
             self._context = EdgeContext(self._run, client)
+            self._holding = Holding(self._context, standby=options.standby, new=options.new)
             self._standstill = Standstill(self._context, self._metrics)
             self._run.listeners.append(lambda event, _: self._standstill.happened(event))
-            if await unless_stopped(self._take_the_lease(client), self._stop_asked) is None:
+            if await unless_stopped(self._hold_the_run(), self._stop_asked) is None:
                 return False
             if await unless_stopped(self._open_until_it_works(), self._stop_asked) is None:
                 self._run.commit(events.Stopped(at_s=self._run.now_s(), finished=False))
@@ -118,30 +113,13 @@ class EdgeServer:
             await self._say_farewell()
             return finished
         finally:
-            if self._keepers:
-                with suppress(TimeoutError, FedtwinError):
-                    await asyncio.wait_for(self._run.settled(), SETTLE_S)
-                await end_tasks(self._keepers)
-                await self._lease.end()
+            await self._holding.end()
             await close(client)
 
-    async def _take_the_lease(self, client: Client) -> bool:
-        """``ServedElsewhereError`` where another edge server serves the run, unless we stand by."""
-        self._lease = Lease(client, self._run.name, self._run.folder, self._core.live.replicas)
-        await self._until_it_works(lambda: self._lease.take(standby=self._options.standby))
-        self._context.lease = self._lease
-        self._keepers.append(asyncio.create_task(self._lease.keep_for_ever()))
-        if self._core.live.ledger == "stream":
-            await self._until_it_works(lambda: self._write_to_the_broker(client))
+    async def _hold_the_run(self) -> bool:
+        await self._until_it_works(self._holding.take)
+        await self._until_it_works(self._holding.write_to_the_broker)
         return True
-
-    async def _write_to_the_broker(self, client: Client) -> None:
-        """From now on the ledger is there."""
-        subjects, replicas = self._context.subjects, self._core.live.replicas
-        tape = Tape(client, subjects.ledger_tape, subjects.ledger, replicas=replicas)
-        stream = await attached(self._run.folder, tape, Box(client, subjects.files_bucket, replicas), new=self._options.new)
-        self._run.write_to(stream)
-        self._keepers.append(asyncio.create_task(stream.write_for_ever()))
 
     async def _say_farewell(self) -> None:
         """So that a broker which ends with us is no surprise to the devices."""
@@ -203,7 +181,8 @@ class EdgeServer:
     async def _until_done(self, tasks: list[asyncio.Task[None]]) -> bool:
         deadline = None
         while not self._core.done:
-            for task in (*tasks, *self._keepers):
+            self._holding.check()
+            for task in tasks:
                 if task.done() and (error := task.exception()) is not None:
                     raise error
             if self._uploads.trouble is not None:

@@ -63,6 +63,7 @@ class Lease:
         self._number = 0
         self._until = 0.0
         self._unfenced = False
+        self._another = False  # was seen to have it: who may write it anew, where the broker has lost its store
         self._renewed = asyncio.Event()
 
     @property
@@ -84,7 +85,8 @@ class Lease:
             entry = await self._found()
             now = time.monotonic()
             other = _claim_of(entry)
-            free = other is None or other.returned or other.place == self._claim.place
+            free = not self._another if other is None else other.returned or other.place == self._claim.place
+            self._another = self._another or not free
             if other is not None and not free and entry.number != seen.number and not standby:
                 raise ServedElsewhereError(
                     f"run {self._run!r} is served by another edge server, {other.who}: stop that one, give this run another "
@@ -103,7 +105,7 @@ class Lease:
 
     async def keep_for_ever(self) -> None:
         """Written anew, whatever the broker goes through; ``TakenOverError`` when another has it."""
-        while True:
+        while not self._unfenced:
             await asyncio.sleep(RENEW_S)
             with suppress(*TROUBLES):
                 if not await self._write(self._number):

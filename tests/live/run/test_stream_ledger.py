@@ -91,15 +91,26 @@ def test_an_answer_that_is_lost_is_not_written_twice_and_a_store_that_is_lost_is
                 raise TimeoutError
             return number
 
+        usual_put, unheard = Box.put, [True]
+
+        async def put(self: Box, name: str, data: bytes) -> None:
+            if unheard:
+                unheard.pop()
+                raise TimeoutError
+            await usual_put(self, name, data)
+
         monkeypatch.setattr(Tape, "append", append)
+        monkeypatch.setattr(Box, "put", put)
         writing = await written_there(live, client)
         assert deliver(live, dispatch(live), weights(1.0)) is None
         await live.settled()
         assert not lost and (await tape.last()).number == len(ledger_of(live.folder)) and len(await tape.read(0, 100)) > 7
+        assert len(await box.names()) == 3 and not unheard
         with pytest.raises(ServedElsewhereError, match=r"not finished: .*--standby, or .*--run NAME"):
             await attached(live.folder, tape, box, new=True)
 
         await tape.remove()
+        await client.jetstream().delete_object_store("fedtwin-main-files")
         live.commit(events.Stopped(at_s=live.now_s(), finished=True))
         with pytest.raises(FedtwinError, match="is gone from the broker: go on with --resume"):
             await writing

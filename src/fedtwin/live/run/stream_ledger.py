@@ -7,24 +7,26 @@ first event, and then nothing of what waits here has happened.
 
 import asyncio
 import hashlib
+import logging
 from collections import deque
 from contextlib import suppress
 from pathlib import Path
 from typing import NamedTuple
 
 from fedtwin.errors import FedtwinError, TakenOverError
+from fedtwin.live.logs import say
 from fedtwin.live.run import events
 from fedtwin.live.run.events import Event
 from fedtwin.live.run.ledger import Ledger
 from fedtwin.live.wire.box import Box
 from fedtwin.live.wire.tape import MissingTapeError, OvertakenError, Tape
-from fedtwin.live.wire.troubles import TROUBLES
+from fedtwin.live.wire.troubles import TROUBLES, words_of
 from fedtwin.records.files import CODE_NAME, CONFIG_NAME, FLEET_NAME
 
 MODELS = "models"
 FILES_HEADER = "Fedtwin-Files"
 MOST_AT_ONCE, AGAIN_S = 64, 0.2
-WRITES_FILES = (events.Began, events.Applied, events.Closed)
+WRITES_FILES = (events.Began, events.Resumed, events.Applied, events.Closed)
 
 
 class _Waiting(NamedTuple):
@@ -77,13 +79,19 @@ class StreamLedger:
 
     async def write_for_ever(self) -> None:
         """However long the broker is away; ``TakenOverError`` when somebody else has written."""
+        told = ""
         while True:
             await self._news.wait()
             self._news.clear()
             while self._waiting:
                 try:
                     await self._write([self._waiting[k] for k in range(min(len(self._waiting), MOST_AT_ONCE))])
-                except (*TROUBLES, OSError):
+                    told = ""
+                except (*TROUBLES, MissingTapeError) as error:
+                    if words_of(error) != told:
+                        told = words_of(error)
+                        say(logging.WARNING, "the ledger at the broker cannot be written yet", reason=told)
+                    await self._require_it_is_there()
                     await asyncio.sleep(AGAIN_S)
                 except FedtwinError as error:
                     self._trouble = error
@@ -96,21 +104,30 @@ class StreamLedger:
         for one in group:
             for name, data in one.new.items():
                 if name not in self._there:
-                    self._there[name] = object_name(name, data)
-                    await self._box.put(self._there[name], data)
+                    stored = object_name(name, data)
+                    await self._box.put(stored, data)
+                    self._there[name] = stored
         lines = [one.event.model_dump_json(exclude_none=True).encode() for one in group]
         heads = [{FILES_HEADER: " ".join(self._there[name] for name in one.new)} if one.new else None for one in group]
         sent = [self._tape.append(line, after=self._number + k, headers=heads[k]) for k, line in enumerate(lines)]
         for line, answer in zip(lines, await asyncio.gather(*sent, return_exceptions=True), strict=True):
             if isinstance(answer, OvertakenError):
                 await self._require_ours(line)
-            elif isinstance(answer, MissingTapeError):
-                raise FedtwinError(f"The ledger {self._tape.name!r} is gone from the broker: go on with --resume.")
             elif isinstance(answer, BaseException):
                 raise answer
             self._done()
         if lists := [one.names for one in group if one.names is not None]:
             await self._forget(lists[-1])
+
+    async def _require_it_is_there(self) -> None:
+        """A store that was lost is filled anew when the run is resumed."""
+        try:
+            with suppress(*TROUBLES):
+                await self._tape.last()
+                await self._box.require()
+        except MissingTapeError:
+            self._trouble = FedtwinError(f"The ledger {self._tape.name!r} is gone from the broker: go on with --resume.")
+            raise self._trouble from None
 
     def _done(self) -> None:
         one = self._waiting.popleft()

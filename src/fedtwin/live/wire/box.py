@@ -9,7 +9,7 @@ import nats.js.errors
 from nats.aio.client import Client
 
 from fedtwin.live.wire.objects import get_object, make_bucket, put_object
-from fedtwin.live.wire.tape import API, checked
+from fedtwin.live.wire.tape import API, MissingTapeError, checked
 
 ANSWER_S = 5.0
 MOST_BYTES = 2**40
@@ -25,6 +25,13 @@ class Box:
     async def make(self) -> None:
         """One that is there stays."""
         await make_bucket(self._js, self._bucket, -1, self._replicas)
+
+    async def require(self) -> None:
+        """``MissingTapeError`` where the broker has it no more."""
+        try:
+            await self._ask(f"{API}.STREAM.INFO.OBJ_{self._bucket}", {})
+        except nats.js.errors.NotFoundError:
+            raise MissingTapeError(self._bucket) from None
 
     async def put(self, name: str, data: bytes) -> None:
         await put_object(self._js, self._bucket, name, data)

@@ -194,9 +194,22 @@ def test_one_run_that_was_opened_is_compared_like_its_folder(tmp_path: Path) -> 
     assert compare(run) == compare([run]) == compare(tmp_path / "run") == compare((str(tmp_path / "run"),))
 
 
-def test_a_timeout_goes_to_the_schemes_with_synchronous_rounds() -> None:
-    found = compare({"run.rounds": 60}, ["CU-UCB", "Sy-fairness"], seeds=1, settings={"run.sync_timeout_s": 0.6}, workers=1)
+@pytest.mark.parametrize("how", ["settings", "file", "file of a synchronous scheme", "dictionary"])
+def test_a_timeout_goes_to_the_schemes_with_synchronous_rounds(tmp_path: Path, how: str) -> None:
+    file, settings = tmp_path / "my.toml", {}
+    text = "[run]\nrounds = 60\n" + ("" if how == "settings" else "sync_timeout_s = 0.6\n")
+    file.write_text(text + ('[policy]\nname = "Sy-fairness"\n' if "scheme" in how else ""), encoding="utf-8")
+    if how == "settings":
+        settings = {"run.sync_timeout_s": 0.6}
+    source: Any = {"run": {"rounds": 60, "sync_timeout_s": 0.6}} if how == "dictionary" else file
+    found = compare(source, ["CU-UCB", "Sy-fairness"], seeds=1, settings=settings, metrics="drops,wasted_energy_j", workers=1)
     one, other = found.summaries.values()
-    assert "drops" not in one[0] and other[0]["drops"] > 0
+    assert one[0]["drops"] == one[0]["wasted_energy_j"] == 0 and other[0]["drops"] > 0
+    assert found.paired("drops")[0].mean_difference == -other[0]["drops"]
+    report = found.as_dict()["schemes"]
+    assert [means["drops"] for means in report.values()] == [0, other[0]["drops"]]
+
+
+def test_a_timeout_that_nobody_has_rounds_for_is_refused() -> None:
     with pytest.raises(FedtwinError, match="sync_timeout_s"):
         compare({"run.rounds": 60}, ["CU-UCB"], seeds=1, settings={"run.sync_timeout_s": 0.6})

@@ -12,11 +12,14 @@ SHOWN = {
     "mean_time_s": ("time s", ".3f"),
     "mean_energy_j": ("energy J", ".3f"),
     "declines": ("declines", ""),
+    "drops": ("dropped", ""),
+    "wasted_energy_j": ("wasted J", ".1f"),
     "least_mean_samples": ("least samples", ".2f"),
     "total_queue": ("total queue", ".0f"),
     "test_accuracy": ("accuracy", ".3f"),
 }
 
+OF_SOME_RUNS = ("test_accuracy", "drops", "wasted_energy_j")
 PER_ROUND, MARK = ("least_mean_samples", "total_queue"), "*"
 NOTE = f"{MARK} per synchronous round, of up to M selections: not to be held against a round of one selection."
 
@@ -71,8 +74,8 @@ def compare(
 
 def _print_means(report: dict[str, Any], metrics: tuple[str, ...]) -> None:
     schemes: dict[str, dict[str, Any]] = report["schemes"]
-    trained = all("test_accuracy" in means for means in schemes.values())
-    first = [name for name in SHOWN if trained or name != "test_accuracy"]
+    of_some = {name for name in OF_SOME_RUNS if not all(name in means for means in schemes.values())}
+    first = [name for name in SHOWN if name not in of_some]
     more = [name for name in metrics if name not in SHOWN and name != "mean_cost"]
     marked = {(scheme, name) for scheme in _synchronous_among_others(report) for name in PER_ROUND}
     columns = ["scheme", "cost Ω", "95 % interval", *(SHOWN[name][0] for name in first), *more, "seeds"]

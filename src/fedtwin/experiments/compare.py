@@ -33,7 +33,7 @@ JOURNAL_NAME, COMPARISON_NAME, RUNS_NAMES = "unfinished.jsonl", "comparison.json
 
 SETTINGS = "settings (--set, --rounds, --seed)"
 SEEDS = 5
-OF_SYNCHRONOUS_ROUNDS = ("run.sync_timeout_s",)
+TIMEOUT, A_SYNCHRONOUS_SCHEME = "run.sync_timeout_s", "Sy-fairness"
 
 
 def compare(
@@ -70,12 +70,14 @@ def compare(
         comparison, jobs = compare_folders(config, metrics=metrics, accuracy=accuracy), []
     else:
         source: ConfigLike = config  # type: ignore[assignment]
-        of_rounds = {name: settings.pop(name) for name in OF_SYNCHRONOUS_ROUNDS if name in settings}
-        base = config_of(source, settings, code_in=[Path.cwd()])
+        timeout_s = config_of(
+            source, {**settings, "policy.name": A_SYNCHRONOUS_SCHEME}, code_in=[Path.cwd()]
+        ).run.sync_timeout_s
+        base = config_of(source, {**settings, TIMEOUT: None}, code_in=[Path.cwd()])
         asked = chosen_metrics(metrics, accuracy, trains=base.learning is not None)
         own = [base.policy.name] if ":" in base.policy.name else []
         seeds = SEEDS if seeds is None else seeds
-        jobs = comparison_jobs(base, chosen_schemes(schemes, [*own, *SCHEMES]), seeds, folder_of(source), of_rounds)
+        jobs = comparison_jobs(base, chosen_schemes(schemes, [*own, *SCHEMES]), seeds, folder_of(source), timeout_s)
         journal = folder / JOURNAL_NAME if folder is not None else None
         if folder is not None:
             _require_code_that_can_be_kept(jobs)
@@ -92,20 +94,21 @@ def comparison_jobs(
     schemes: Sequence[Scheme],
     seeds: int | Sequence[int],
     folder: Path | None = None,
-    of_rounds: Mapping[str, Any] | None = None,
+    timeout_s: float | None = None,
 ) -> list[Job]:
     """The runs of a comparison. Code of the user's is looked for in ``folder`` first.
 
-    ``of_rounds`` are settings of synchronous rounds, which go to the schemes that have such; where none has, one refuses them.
+    A timeout goes to the schemes that have synchronous rounds; where none has, one refuses it.
     """
     which = range(base.run.seed, base.run.seed + seeds) if isinstance(seeds, int) else seeds
     if not isinstance(which, range | list | tuple) or not which or not all(type(seed) is int for seed in which):
         raise FedtwinError(f"seeds = {seeds!r} is not allowed: it must be how many seeds, at least 1, or a list of seeds.")
     configs = each_with_its_settings([scheme_config(base, scheme, folder) for scheme in schemes])
-    if of_rounds:
+    if timeout_s is not None:
         nobody_is = all(config.run.mode == "async" for config in configs)
         configs = [
-            replace_settings(config, of_rounds) if nobody_is or config.run.mode == "sync" else config for config in configs
+            replace_settings(config, {TIMEOUT: timeout_s}) if nobody_is or config.run.mode == "sync" else config
+            for config in configs
         ]
     return [Job(replace_settings(config, {"run.seed": seed})) for config in configs for seed in which]
 

@@ -13,7 +13,7 @@ from fedtwin.errors import FedtwinError, FedtwinWarning
 from fedtwin.experiments.analysis.metrics import chosen_metrics
 from fedtwin.experiments.analysis.statistics import PairedDifference, mean_interval, paired_difference
 from fedtwin.experiments.analysis.summaries import TO_ACCURACY, summary_columns
-from fedtwin.records.reading import OF_TRAINING
+from fedtwin.records.reading import OF_A_TIMEOUT, OF_TRAINING
 
 MEANS = (
     "mean_cost",
@@ -58,7 +58,7 @@ class Comparison:
     def means(self, scheme: str) -> dict[str, Any]:
         """Means over the seeds of a scheme; of a metric that some run lacks there is none."""
         runs = list(self.summaries[scheme].values())
-        names = [*MEANS, *(name for name in OF_TRAINING if all(name in run for run in runs)), *self.metrics]
+        names = [*MEANS, *(name for name in (*OF_TRAINING, *OF_A_TIMEOUT) if all(name in run for run in runs)), *self.metrics]
         means: dict[str, Any] = {}
         for name in dict.fromkeys(names):
             values = [run[name] for run in runs if run.get(name) is not None]
@@ -131,4 +131,14 @@ def comparison_of(
     for first, second in combinations(summaries, 2):
         if not summaries[first].keys() & summaries[second].keys():
             raise FedtwinError(f"{first} and {second} share no run.seed: run both with the same seeds.")
-    return Comparison(summaries, metrics, accuracy)
+    return Comparison(_nothing_dropped_is_none(summaries), metrics, accuracy)
+
+
+def _nothing_dropped_is_none(summaries: Summaries) -> Summaries:
+    """A run without a timeout drops nothing: where another has one, that is 0, and not missing."""
+    if not any("drops" in summary for by_seed in summaries.values() for summary in by_seed.values()):
+        return summaries
+    return {
+        name: {seed: {"drops": 0, "wasted_energy_j": 0.0, **summary} for seed, summary in by_seed.items()}
+        for name, by_seed in summaries.items()
+    }

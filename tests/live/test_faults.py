@@ -263,9 +263,9 @@ def test_rights_from_before_there_were_pulses_and_a_lease(tmp_path: Path) -> Non
         begin(fleet, "--credentials", folder, fleet__devices=1, fleet__channels=1)
         training = ("--no-training", "--samples", 40, "--radio", "emulated", "--distance-m", 150)
         fleet.device("d0", fleet.url(), "--credentials", folder / "devices" / "d0", *training)
-        for what in ("whether uploads come through is not watched", "a second edge server would not be kept away"):
-            words = f"{what}: users.conf is old, fedtwin provision DIR --run main writes it anew"
-            fleet.wait(lambda words=words: words in fleet.log("edge"), "a word")
+        again = "users.conf is old, fedtwin provision DIR --run main writes it anew"
+        fleet.wait(lambda: f"whether uploads come through is not watched: {again}" in fleet.log("edge"), "a word")
+        assert f"a second edge server would not be kept away: {again}" in fleet.log("edge")
         mixes_again(fleet)
         assert "no upload comes through" not in fleet.log("edge")
         assert fleet.stopped("edge") == 0

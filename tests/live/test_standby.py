@@ -139,6 +139,7 @@ def test_a_standby_on_another_machine_has_the_ledger_and_a_first_that_wakes_up_h
         assert fleet.stopped("second") == 0
         fleet.run = first
         fleet.edge("--resume", first, "--server", broker.url)
+        fleet.wait(lambda: fleet.log("edge").count("serving") == 2, "the first serves again")
         goes_on(fleet)
         assert ledger_of(first)[: len(after)] == after
 

@@ -4,6 +4,7 @@ from fedtwin.config.load import beside, build_config, load_config, parse_assignm
 from fedtwin.config.save import HASH_FORMAT, Identity, config_hash, digests_of_code, identity_of, settings, to_toml
 from fedtwin.config.schema import CodeConfig, Config, LearningConfig, LiveConfig
 from fedtwin.config.sources import ConfigLike, config_of, folder_of
+from fedtwin.config.without_effect import without_effect
 
 __all__ = [
     "HASH_FORMAT",
@@ -27,4 +28,5 @@ __all__ = [
     "seen_from",
     "settings",
     "to_toml",
+    "without_effect",
 ]

@@ -139,6 +139,8 @@ def _one_sentence(error: ValidationError) -> str:
         return f"{name} = {first['input']!r} is not allowed: {message}."
     if first["type"] == "missing" and place[-1].isdigit():
         name, message = ".".join(place[:-1]), f"a list with {int(place[-1]) + 1} values"
+    if first["type"] in ("tuple_type", "list_type"):
+        message = "a list"
     if first["type"] == "too_long":
         message = f"a list with {first['ctx']['max_length']} values"
     return f"{name} = {first['input']!r} is not allowed: it must be {message}."

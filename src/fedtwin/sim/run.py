@@ -6,7 +6,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from fedtwin.config import Config, ConfigLike, config_hash
+from fedtwin.config import Config, ConfigLike, config_hash, without_effect
 from fedtwin.errors import CannotCompileError, EnginesDifferError, FedtwinError, FedtwinWarning, UnfitCheckpointError
 from fedtwin.given import function_or_none, object_with, path_given, path_or_none, rounds_given, seconds_given, truth_given
 from fedtwin.policies import knobs_of
@@ -70,8 +70,9 @@ def simulate(
     :raises FedtwinError: bad input, in one sentence.
     """
     config = configured(config, policy, model, aggregation)
-    if sentence := impossible_min_mean_samples(config):
-        warnings.warn(sentence, FedtwinWarning, stacklevel=2)
+    for sentence in (impossible_min_mean_samples(config), without_effect(config)):
+        if sentence is not None:
+            warnings.warn(sentence, FedtwinWarning, stacklevel=2)
     wanted = Wanted(
         out=path_or_none("out", out),
         trace=truth_given("trace", trace),

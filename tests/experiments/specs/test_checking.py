@@ -3,9 +3,12 @@
 from pathlib import Path
 
 import numpy as np
+import pytest
 
 from fedtwin.config import load_config
+from fedtwin.errors import FedtwinWarning
 from fedtwin.experiments.specs.checking import check
+from fedtwin.sim import simulate
 
 
 def test_samples_that_a_fleet_would_share_are_no_matter_of_boards_that_bring_their_own(tmp_path: Path) -> None:
@@ -15,3 +18,18 @@ def test_samples_that_a_fleet_would_share_are_no_matter_of_boards_that_bring_the
     shared, gaps = check(load_config(overrides=simulated))
     assert "held more than once; a smaller learning.owned_samples" in shared and "no image for" in gaps
     assert check(load_config(overrides={**simulated, "live.time_scale": 1.0})) == [gaps]
+
+
+def test_what_a_file_of_devices_stands_in_place_of_is_told(tmp_path: Path) -> None:
+    file = tmp_path / "mine.csv"
+    file.write_text("distance_m,samples,cpu_hz,max_power_w\n50,80,1e9,0.5\n60,80,1e9,0.5\n", encoding="utf-8")
+    fleet = {"fleet.file": str(file), "fleet.channels": 1, "run.rounds": 3, "objective.min_mean_samples": 0.0}
+    assert check(load_config(overrides=fleet)) == []
+    ignored = load_config(overrides={**fleet, "fleet.samples_min": 10, "radio.max_power_w": 1e-4, "compute.cpu_hz_max": 9e9})
+    (sentence,) = check(ignored)
+    assert sentence == (
+        "fleet.samples_min = 10, compute.cpu_hz_max = 9e+09, radio.max_power_w = 0.0001: without effect, "
+        "the devices of fleet.file have their own."
+    )
+    with pytest.warns(FedtwinWarning, match="without effect"):
+        simulate(ignored)

@@ -1,6 +1,6 @@
 """Whether a configuration could be run: all that it names is loaded and tried, nothing is run."""
 
-from fedtwin.config import Config
+from fedtwin.config import Config, without_effect
 from fedtwin.learning.aggregation import aggregation_of
 from fedtwin.learning.charges import undercharged_among
 from fedtwin.learning.notices import notices_of
@@ -12,8 +12,7 @@ def check(config: Config) -> list[str]:
     """A sentence for everything that is legal but cannot be had; what is wrong is an error."""
     load_parts(config)
     sentences = [] if config.learning is None else _check_learning(config)
-    impossible = impossible_min_mean_samples(config)
-    return [*sentences, impossible] if impossible else sentences
+    return [*sentences, *(one for one in (impossible_min_mean_samples(config), without_effect(config)) if one)]
 
 
 def _check_learning(config: Config) -> list[str]:

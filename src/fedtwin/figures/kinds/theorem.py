@@ -71,7 +71,8 @@ def draw_theorem(picture: "Figure", experiment: Experiment, table: list[TableRow
         )
         for axes in (measured, bounds):
             axes.plot(x, y, color=color, label=curve if axes is measured else None)
-        measured.fill_between(x, [max(end, min(y) / 10) for end in low], high, alpha=0.2, color=color)
+        shown = [end > 0.0 for end in low]  # an interval of few seeds may reach below 0, where a logarithmic axis has no place
+        measured.fill_between(x, low, high, where=shown, alpha=0.2, color=color)
         falling = [(row["rounds_times_samples"], row["term_1"]) for row in rows if row["term_1"] > 0.0]
         bounds.plot(*zip(*falling, strict=True), color=color, linestyle=":")
         bounds.plot(x, [row["bound"] for row in rows], color=color, linestyle="--")

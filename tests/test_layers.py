@@ -90,6 +90,31 @@ def test_rooms_know_only_rooms_before_them() -> None:
     assert all(order.index(known) < order.index(room) for room, others in KNOWS.items() for known in others)
 
 
+NATS = [*(ROOT / "live" / "wire").glob("nats_*.py"), ROOT / "live" / "wire" / "client.py"]
+WITHOUT_THE_SYSTEM = ("server", "device", "run", "views")
+"""Rooms whose every step under virtual time can be done again: time, chance and threads come to them by ``wire/ports.py``."""
+
+
+def libraries(path: Path) -> Iterator[str]:
+    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        if isinstance(node, ast.Import):
+            yield from (alias.name.partition(".")[0] for alias in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            yield str(node.module).partition(".")[0]
+
+
+@pytest.mark.parametrize("path", MODULES, ids=lambda path: str(path.relative_to(ROOT)))
+def test_only_the_transport_by_nats_knows_nats(path: Path) -> None:
+    assert ("nats" in set(libraries(path))) == (path in NATS), "everybody else speaks to wire/ports.py"
+
+
+@pytest.mark.parametrize("path", [path for path in LIVE if path.parts[-2] in WITHOUT_THE_SYSTEM], ids=lambda path: path.name)
+def test_time_chance_and_threads_come_by_a_port(path: Path) -> None:
+    assert not set(libraries(path)) & {"time", "datetime", "random", "secrets", "uuid", "threading", "concurrent"}
+    text = path.read_text(encoding="utf-8")
+    assert not any(call in text for call in ("to_thread", "run_in_executor", "urandom"))
+
+
 def test_no_two_classes_of_one_name_in_a_layer() -> None:
     names: Counter[tuple[str, str]] = Counter()
     for path in MODULES:

@@ -3,10 +3,12 @@
 The simulator and the live server drive it alike. A round: ``open_round``; then ``choose`` a device, ask it, and tell the
 coordinator what it answered (``accept`` or ``decline``), until one accepts (M in a synchronous round) or nobody is left;
 a device is asked at most once a round. When an upload arrives: ``report``; when it never does: ``give_up``.
+
+``best`` is ``choose`` for whoever keeps several rounds open at once and knows itself who was asked in which: nothing changes.
 """
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, NamedTuple
 
@@ -86,12 +88,19 @@ class Coordinator:
 
     def choose(self, now: Now) -> Decision | None:
         """n*(t), the arg min of the policy's score over the devices that may be asked; None when nobody is left."""
+        decision = self.best(now, self.round, self._asked)
+        if decision is not None:
+            self._asked.add(decision.device)
+        return decision
+
+    def best(self, now: Now, round_: int, left_out: Collection[int]) -> Decision | None:
+        """The same for any round that is open, without who is left out; nothing changes, and who is asked is not marked."""
         best: tuple[float, int, View] | None = None
         a_number = False
         for device in range(len(self.twin.devices)):
-            if not self._may_be_asked(device):
+            if not self._may_be_asked(device, round_, left_out):
                 continue
-            view = self.view(device, now)
+            view = self.view(device, now, round_)
             number, rank = self._score(view, now), self._ranks[device]
             score = last_if_nan(number)
             a_number = a_number or score == number
@@ -99,17 +108,12 @@ class Coordinator:
                 best = score, rank, view
         if best is None:
             return None
-        if not a_number and not self._asked:
-            self._refuse_nan(now)
+        if not a_number and not left_out:
+            self._refuse_nan(now, round_)
         score, _, view = best
         if self._policy_is_users:
             self._hold_to_its_word(view, score, now)
-        self.mark_asked(view.device)
-        return Decision(self.round, view.device, score, view.queue, view.gain, view.gain_age_s)
-
-    def mark_asked(self, device: int) -> None:
-        """The device has been asked in this round."""
-        self._asked.add(device)
+        return Decision(round_, view.device, score, view.queue, view.gain, view.gain_age_s)
 
     def join(self, samples: int, at_s: float) -> int:
         """A device more; it loses ties against those before it. Returns its number."""
@@ -117,6 +121,22 @@ class Coordinator:
         self._ranks.append(len(self._ranks))
         self._states.append(self._first_state())
         return len(self._ranks) - 1
+
+    @property
+    def ranks(self) -> Sequence[int]:
+        """Who wins a tie: the device with the smaller one."""
+        return self._ranks
+
+    @property
+    def states(self) -> Sequence[Any]:
+        """What the policy keeps of every device, empty tuples where it keeps nothing."""
+        return self._states
+
+    def go_on(self, round_: int, states: Sequence[Any] | None) -> None:
+        """As it stood in a round, with what the policy had kept of every device."""
+        self.round = round_
+        if states is not None:
+            self._states = list(states)
 
     def set_status(self, device: int, status: Status) -> None:
         """The device is heard of again, not heard of any more, or left out."""
@@ -131,7 +151,7 @@ class Coordinator:
         views = [self.view(device, now) for device in range(len(self.twin.devices))]
         scores = [last_if_nan(self._score(view, now)) for view in views]
         return Snapshot(
-            [self._may_be_asked(view.device) for view in views],
+            [self._may_be_asked(view.device, self.round, self._asked) for view in views],
             [view.queue for view in views],
             scores,
             [self._explained(view, score) for view, score in zip(views, scores, strict=True)] if self._policy.explain else None,
@@ -155,16 +175,16 @@ class Coordinator:
         """Σ_n Q_n(t + 1), when the current round is over."""
         return total_queue(self.twin, self.round + 1)
 
-    def accept(self, device: int, offer: Offer, at_s: float, *, counted: bool = True) -> None:
+    def accept(self, device: int, offer: Offer, at_s: float, *, counted: bool = True, round_: int | None = None) -> None:
         """The device takes the round. The first M dispatches are not counted in Γ, Q and the objective."""
-        self.twin = update.accepted(self.twin, device, self.round, offer, at_s, counted=counted)
+        self.twin = update.accepted(self.twin, device, round_ or self.round, offer, at_s, counted=counted)
         if counted and self._learn_on_selection:
             self._observe(device, offer.cost, offer.time_s, offer.energy_j, None)
 
-    def decline(self, device: int, gain: float | None, cpu_hz: float | None, at_s: float) -> None:
+    def decline(self, device: int, gain: float | None, cpu_hz: float | None, at_s: float, *, round_: int | None = None) -> None:
         """The device finds no power that meets C5 and C6, or is not there: nothing is spent, and the next best is asked."""
         self.twin = update.declined(self.twin, device, gain, cpu_hz, at_s)
-        self._hear(device, News(self.round, math.nan, math.nan, math.nan, math.nan, True))
+        self._hear(device, News(round_ or self.round, math.nan, math.nan, math.nan, math.nan, True))
 
     def report(
         self,
@@ -219,21 +239,23 @@ class Coordinator:
     def _first_state(self) -> Any:
         return self._policy.state() if self._policy.state is not None else ()
 
-    def _may_be_asked(self, device: int) -> bool:
-        return self.twin.devices[device].status == "idle" and device not in self._asked
+    def _may_be_asked(self, device: int, round_: int, left_out: Collection[int]) -> bool:
+        """Who has taken a later round since, or joined in one, is not asked in this one: its queue is that of later rounds."""
+        known = self.twin.devices[device]
+        return known.status == "idle" and device not in left_out and known.queue_round <= round_
 
-    def view(self, device: int, now: Now) -> View:
-        """What the policy may look at."""
-        known, twin = self.twin.devices[device], self.twin
+    def view(self, device: int, now: Now, round_: int | None = None) -> View:
+        """What the policy may look at, in the newest round or another that is open."""
+        known, twin, round_ = self.twin.devices[device], self.twin, self.round if round_ is None else round_
         gain, gain_age_s = self._gain(device, known, now)
         return View(
-            self.round,
+            round_,
             device,
             known.samples.value,
             known.selections,
             known.observations,
             known.mean_cost,
-            queue_at(known.queue, known.queue_round, self.round, twin.min_mean_samples),
+            queue_at(known.queue, known.queue_round, round_, twin.min_mean_samples),
             gain,
             _value(known.compute_s),
             gain_age_s,
@@ -272,11 +294,11 @@ class Coordinator:
         if self._policy.lead is None and (again := last_if_nan(self._score(view, now))) != score:
             raise FedtwinError(sentence_of_chance(self._policy_name, view, score, again))
 
-    def _refuse_nan(self, now: Now) -> None:
+    def _refuse_nan(self, now: Now, round_: int) -> None:
         """Nobody has a score in this round: an error, unless it is only for want of what the devices have not told yet."""
-        idle = [as_if_told(self.view(device, now)) for device in range(len(self.twin.devices)) if self._may_be_asked(device)]
-        if all(math.isnan(self._score(view, now)) for view in idle):
-            raise FedtwinError(sentence_of_nan(self._policy_name, self.round))
+        may_be = [device for device in range(len(self.twin.devices)) if self._may_be_asked(device, round_, ())]
+        if all(math.isnan(self._score(as_if_told(self.view(device, now, round_)), now)) for device in may_be):
+            raise FedtwinError(sentence_of_nan(self._policy_name, round_))
 
 
 def _value(fact: Fact | None) -> float:

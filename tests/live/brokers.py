@@ -15,7 +15,7 @@ from nats.aio.client import Client
 
 from fedtwin.live.broker.process import Broker, local_broker
 from fedtwin.live.broker.provisioning import provision
-from fedtwin.live.wire.transport import close, connect
+from fedtwin.live.wire.nats_connection import close, connect
 
 RUN = "main"
 LIMIT_S = 60.0

@@ -149,28 +149,48 @@ def fedasync_by_hand(model: Vector, start: Vector, upload: Vector, staleness: in
 
 
 def check(folder: Path, mix: Mix = fedasync_by_hand) -> dict[str, int]:
-    """Every promise about the ledger, recomputed from its lines alone; raises where one is broken."""
+    """Every promise about a finished run, recomputed from its ledger and the devices' logs; raises where one is broken."""
     lines = (folder / "run" / "ledger.jsonl").read_text(encoding="utf-8").splitlines()
-    log: list[dict[str, Any]] = [json.loads(line) for line in lines]
+    found = check_log([json.loads(line) for line in lines], folder / "run" / "model.safetensors", uploaded_in(folder), mix)
+    summary = json.loads((folder / "run" / "summary.json").read_text(encoding="utf-8"))
+    assert summary["uploads_applied"] == found["applied"] == summary["model_version"]
+    assert summary["rounds"] == found.pop("counted")
+    return found
+
+
+def check_log(log: Ledger, model: Path, uploaded: set[str], mix: Mix = fedasync_by_hand) -> dict[str, int]:
+    """The same from the lines of a ledger alone, the newest model, and the tokens of what the broker has acknowledged."""
     sent: dict[str, dict[str, Any]] = {}
     models = [np.zeros(ENTRIES, np.float32)]
     applied: set[str] = set()
     queues: dict[int, tuple[float, int]] = {}
     counted = changes = 0
-    last_at_s, last_round = 0.0, 0
+    last_at_s, last_round, devices = 0.0, 0, 0
+    open_rounds: set[int] = set()
     for event in log:
         kind = event["kind"]
         assert event["at_s"] >= last_at_s, "the clock went back"
         last_at_s = event["at_s"]
-        if kind == "asked" and event["round"] > 0:
-            assert event["round"] in (last_round, last_round + 1), "a round was skipped or came again"
+        if kind == "started":
+            devices = len(event["names"])
+        elif kind == "joined" and devices:  # later than the others: its queue begins now
+            queues[devices] = 0.0, max(last_round, 1)
+            devices += 1
+        elif kind == "opened":
+            assert event["round"] == last_round + 1, "a round was skipped or came again"
             last_round = event["round"]
+            open_rounds.add(last_round)
+        elif kind == "passed":
+            open_rounds.discard(event["round"])
+        elif kind == "asked" and event["round"] > 0:
+            assert event["round"] in open_rounds, "a round was skipped or came again"
             queue, since = queues.get(event["device"], (0.0, 1))
             assert event["queue"] == queue + (event["round"] - since) * MIN_MEAN_SAMPLES, "a queue was lost"
         elif kind == "dispatched":
             assert event["token"] not in sent, "a token was used twice"
             assert event["version"] == len(models) - 1, "an old model was handed out"
             sent[event["token"]] = {**event, "changes": changes}
+            open_rounds.discard(event["round"])
             if event["round"] > 0:
                 counted += 1
                 queue, since = queues.get(event["device"], (0.0, 1))
@@ -189,15 +209,12 @@ def check(folder: Path, mix: Mix = fedasync_by_hand) -> dict[str, int]:
             assert event["changed"] == (models[-1] is not models[-2]), "a version says wrongly that it is new"
             changes += event["changed"]
             applied.add(token)
-    final = load_file(folder / "run" / "model.safetensors")["marks"]
+    final = load_file(model)["marks"]
     np.testing.assert_allclose(final, models[-1], rtol=1e-4, atol=1e-5)
     accounted = applied | {event["token"] for event in log if event["kind"] in ("refused",) and "token" in event}
-    uploaded = uploaded_in(folder)
     assert uploaded <= accounted, f"lost after they were acknowledged: {sorted(uploaded - accounted)}"
-    summary = json.loads((folder / "run" / "summary.json").read_text(encoding="utf-8"))
-    assert summary["uploads_applied"] == len(applied) == summary["model_version"]
-    assert summary["rounds"] == counted
     return {
+        "counted": counted,
         "tasks": len(sent),
         "applied": len(applied),
         "late": sum(event["kind"] == "applied" and event["late"] for event in log),

@@ -17,6 +17,7 @@ from safetensors.numpy import load, load_file, save_file
 
 from fedtwin.live import LocalFleet
 from fedtwin.live.broker.provisioning import provision
+from fedtwin.live.wire.nats_connection import close, connect
 from fedtwin.live.wire.protocol import (
     TOKEN_HEADER,
     Accept,
@@ -30,7 +31,6 @@ from fedtwin.live.wire.protocol import (
     Welcome,
     split_body,
 )
-from fedtwin.live.wire.transport import close, connect
 from tests.conftest import FEDTWIN
 from tests.live.brokers import LIMIT_S, RUN, own_port
 

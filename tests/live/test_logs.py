@@ -42,6 +42,15 @@ def test_text(capsys: pytest.CaptureFixture[str]) -> None:
     assert second.split(" ", 1)[1] == "warning silent"
 
 
+def test_what_a_device_says_stays_on_its_line_and_moves_no_cursor(capsys: pytest.CaptureFixture[str]) -> None:
+    set_up("info", "text")
+    reason = "busy\n2026-01-01T00:00:00.000Z info    applied  device=press-2\r\x1b[2K\u202e\u2028é"
+    say(logging.WARNING, f"given up: {reason}", reason=reason, hardware={"cpu": reason})
+    said = capsys.readouterr().err
+    assert said.count("\n") == 1 and said.removesuffix("\n").isprintable()
+    assert r"reason=busy\n2026" in said and r"\r\x1b[2K\u202e\u2028é" in said
+
+
 @pytest.mark.parametrize("form", ["text", "json"])
 def test_an_error_brings_its_traceback(form: str, capsys: pytest.CaptureFixture[str]) -> None:
     set_up("info", form)

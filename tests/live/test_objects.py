@@ -11,7 +11,6 @@ from typing import Any
 import numpy as np
 import pyarrow.parquet as pq
 import pytest
-from nats.aio.client import Client
 from safetensors.numpy import load_file
 
 from fedtwin.live.broker.process import Broker, BrokerOptions
@@ -20,9 +19,9 @@ from fedtwin.live.run.opening import resume
 from fedtwin.live.server.context import EdgeContext
 from fedtwin.live.server.deadlines import Deadlines
 from fedtwin.live.server.uploads import Uploads
-from fedtwin.live.wire.objects import ObjectError, get_object, make_bucket, put_object
+from fedtwin.live.wire.nats_transport import NatsTransport, connect
+from fedtwin.live.wire.ports import ObjectError
 from fedtwin.live.wire.protocol import TOKEN_HEADER
-from fedtwin.live.wire.transport import close, connect
 from tests.live.brokers import running, until
 from tests.live.plant import Plant, ledger_of, plant, write_model
 from tests.live.run.test_live_run import CODEC, begun, dispatch, done_of, weights
@@ -158,37 +157,37 @@ def test_killed_with_a_large_upload_in_hand(tmp_path: Path, monkeypatch: pytest.
     def killed(*_: object) -> None:
         raise RuntimeError("killed here")
 
-    async def scene(client: Client) -> None:
+    async def scene(transport: NatsTransport) -> None:
         live = begun(tmp_path / "run")
-        sent, context = dispatch(live), EdgeContext(live, client)
+        sent, context = dispatch(live), EdgeContext(live, transport)
         name = live.core.names[sent.device]
         bucket = context.subjects.uploads_bucket(name)
-        await make_bucket(context.js, bucket, 2**20)
+        await transport.make_bucket(bucket, 2**20)
         uploads = Uploads(context)
         await uploads.open()
-        await put_object(context.js, bucket, sent.token, CODEC.encode(weights(1.0)))
+        await transport.put_object(bucket, sent.token, CODEC.encode(weights(1.0)))
         with monkeypatch.context() as patch:
             patch.setattr(Ledger, "append", killed)
             done = done_of(sent).model_copy(update={"object_name": sent.token})
-            await context.js.publish(context.subjects.result(name), done.encoded())
+            await transport.store(context.subjects.result(name), done.encoded())
             assert await until(lambda: str(uploads.trouble) == "killed here")
         live._lock.release()
 
         again = resume(tmp_path / "run")
-        await Uploads(EdgeContext(again, client)).open()
+        await Uploads(EdgeContext(again, transport)).open()
         assert await until(lambda: again.core.applied == 1)
         np.testing.assert_allclose(again.model.weights.floats, 0.5)
         with pytest.raises(ObjectError):
-            while await get_object(context.js, bucket, sent.token, 2**20):  # until it is deleted
+            while await transport.get_object(bucket, sent.token, 2**20):  # until it is deleted
                 await asyncio.sleep(0.02)
         again.close()
 
     async def connected() -> None:
-        client = await connect([broker.url], name="edge", inbox="edge", credentials=None, insecure=False)
+        transport = await connect([broker.url], name="edge", credentials=None, insecure=False)
         try:
-            await scene(client)
+            await scene(transport)
         finally:
-            await close(client)
+            await transport.close()
 
     with running(tmp_path) as broker:
         asyncio.run(connected())
@@ -198,22 +197,22 @@ def test_given_up_between_upload_and_result(tmp_path: Path, monkeypatch: pytest.
     """The deadline passes when the bytes are here and what they took is not: mixed in late, not lost."""
 
     async def scene() -> None:
-        client = await connect([broker.url], name="edge", inbox="edge", credentials=None, insecure=False)
+        transport = await connect([broker.url], name="edge", credentials=None, insecure=False)
         try:
-            context = EdgeContext(live, client)
+            context = EdgeContext(live, transport)
             uploads = Uploads(context)
             await uploads.open()
             name, body = live.core.names[sent.device], CODEC.encode(weights(1.0))
-            await context.js.publish(context.subjects.upload(name), body, headers={TOKEN_HEADER: sent.token})
+            await transport.store(context.subjects.upload(name), body, headers={TOKEN_HEADER: sent.token})
             assert await until(lambda: sent.token in uploads._held)
             with monkeypatch.context() as patch:
                 patch.setattr(live.core, "overdue", lambda _: [live.core.open[sent.token]])
                 Deadlines(context, uploads).give_up_overdue()
             assert sent.token in live.core.given_up
-            await context.js.publish(context.subjects.result(name), done_of(sent).encoded())
+            await transport.store(context.subjects.result(name), done_of(sent).encoded())
             assert await until(lambda: live.core.applied == 1)
         finally:
-            await close(client)
+            await transport.close()
 
     with running(tmp_path) as broker:
         live = begun(tmp_path / "run")

@@ -5,6 +5,7 @@ import time
 from pathlib import Path
 
 from fedtwin.live.run import events
+from fedtwin.live.run.chain import sealed
 from fedtwin.live.run.tables import write_records
 from tests.live.run.test_live_run import begun, deliver, dispatch, weights
 
@@ -15,7 +16,7 @@ def main(folder: Path, uploads: int) -> None:
         time.sleep(0.02)
         deliver(live, dispatch(live), weights(float(number % 3)))
     stopped = events.Stopped(at_s=live.now_s(), finished=True)
-    line = stopped.model_dump_json(exclude_none=True).encode() + b"\n"
+    line, _ = sealed(stopped.model_dump_json(exclude_none=True).encode(), live._ledger.digits)
     with (folder / "ledger.jsonl").open("ab", buffering=0) as ledger:
         ledger.write(line[:20])
         time.sleep(0.3)

@@ -22,6 +22,9 @@ def edge(
     out: Annotated[Path | None, typer.Option(help="New folder for the run.")] = None,
     resume_folder: Annotated[Path | None, typer.Option("--resume", metavar="DIR", help="Go on with the run in here.")] = None,
     state: Annotated[Path | None, typer.Option(metavar="DIR", help="--resume DIR if it is there, else --out DIR.")] = None,
+    repair: Annotated[
+        bool, typer.Option("--repair", help="With --resume: go back to the last state that verifies, if files are damaged.")
+    ] = False,
     server: ServerOption = None,
     listen: Annotated[
         str | None, typer.Option(metavar="HOST:PORT", help="Without --server: where our own broker listens; else loopback.")
@@ -52,10 +55,11 @@ def edge(
     if state is not None:
         if out is not None or resume_folder is not None:
             raise FedtwinError("--state DIR stands for --out or --resume: give one of them.")
-        if (state / "ledger.jsonl").exists() and (state / "summary.json").exists():
+        there = any(state.glob("ledger*.jsonl"))
+        if there and (state / "summary.json").exists():
             typer.echo(f"The run in {state} is finished. For a new one name another folder.", err=True)
             return  # no error, or a service would be started again and again
-        resume_folder, out = (state, None) if standby or (state / "ledger.jsonl").exists() else (None, state)
+        resume_folder, out = (state, None) if standby or there else (None, state)
     given = (config_file, policy, rounds, seed, time_scale, initial, assignments)
     folder = out or resume_folder
     if standby and resume_folder is None:
@@ -64,6 +68,8 @@ def edge(
         raise FedtwinError("One of --out DIR (a new run), --resume DIR and --state DIR is needed.")
     if state is None and resume_folder is not None and any(option is not None for option in given):
         raise FedtwinError("--resume DIR goes on with the settings in its folder: leave the others out.")
+    if repair and resume_folder is None:
+        raise FedtwinError("--repair goes with --resume DIR: a new run has nothing to repair.")
     from fedtwin import live
 
     place = live.Place(server or [], listen, mqtt, credentials, insecure)
@@ -74,7 +80,7 @@ def edge(
         if standby:
             served = live.stand_by(folder, run=run_name, **shared)
         elif resume_folder is not None:
-            served = live.resume(folder, run=run_name, **shared)
+            served = live.resume(folder, run=run_name, repair=repair, **shared)
         else:
             config = configuration(config_file, assignments, policy=policy, rounds=rounds, seed=seed)
             if time_scale is not None:

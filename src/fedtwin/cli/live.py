@@ -59,6 +59,7 @@ def demo(
 
 
 def _show(event: "Event", joined: Iterator[int], devices: int, progress: Callable[[int], None]) -> None:
+    from fedtwin.live.logs import printable
     from fedtwin.live.run import events
 
     match event:
@@ -73,7 +74,7 @@ def _show(event: "Event", joined: Iterator[int], devices: int, progress: Callabl
                 err=True,
             )
         case events.GivenUp() | events.Quarantined():
-            typer.echo(f"{event.kind}: {event.reason}", err=True)
+            typer.echo(f"{event.kind}: {printable(event.reason)}", err=True)
         case _:
             pass
 

@@ -32,8 +32,8 @@ def set_up_logs(level: str, form: str) -> None:
 
 def begin_command(run_name: str, log_level: str, log_format: str) -> None:
     """What every command of the live fleet does first."""
+    from fedtwin.live.wire.nats_connection import require_nats
     from fedtwin.live.wire.protocol import check_name
-    from fedtwin.live.wire.transport import require_nats
 
     require_nats()
     set_up_logs(log_level, log_format)

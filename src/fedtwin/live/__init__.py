@@ -52,7 +52,7 @@ def __getattr__(name: str) -> Any:
     try:
         return getattr(import_module(_HOME[name]), name)
     except ModuleNotFoundError as error:
-        from fedtwin.live.wire.transport import require_nats
+        from fedtwin.live.wire.nats_connection import require_nats
 
         require_nats()
         raise error from None

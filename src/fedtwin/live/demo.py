@@ -12,11 +12,11 @@ from fedtwin.config import Config, build_config
 from fedtwin.errors import FedtwinError
 from fedtwin.live.broker.process import local_broker
 from fedtwin.live.local import LocalFleet
-from fedtwin.live.run.events import EVENT, Event
-from fedtwin.live.run.ledger import LEDGER_NAME
+from fedtwin.live.run.events import Event
+from fedtwin.live.run.ledger import LEDGER_NAME, LedgerReader
 from fedtwin.live.run.opening import require_new
 from fedtwin.live.server.hosting import NOTHING_MIXED_IN
-from fedtwin.live.wire.transport import require_nats
+from fedtwin.live.wire.nats_connection import require_nats
 from fedtwin.records import read_summary
 
 LOOK_EVERY_S = 0.1
@@ -69,17 +69,13 @@ def run_demo(out: Path, config: Config, happened: Callable[[Event], None]) -> Sh
 
 def _follow(fleet: LocalFleet, happened: Callable[[Event], None]) -> int:
     """Reads the ledger while it grows, until the edge server ends; gives its exit code."""
-    path, place = fleet.run / LEDGER_NAME, 0
+    path = fleet.run / LEDGER_NAME
+    reader = LedgerReader(path)
     while True:
         exit_code = fleet.processes["edge"].poll()
         if path.exists():
-            with path.open("rb") as ledger:
-                ledger.seek(place)
-                for line in ledger:
-                    if not line.endswith(b"\n"):
-                        break
-                    place += len(line)
-                    happened(EVENT.validate_json(line))
+            for event in reader.read():
+                happened(event)
         if exit_code is not None:
             break
         for name, process in fleet.processes.items():

@@ -3,6 +3,7 @@
 import asyncio
 import ctypes
 import signal
+import time
 import threading
 from collections.abc import Callable, Coroutine, Iterator
 from contextlib import contextmanager, suppress
@@ -48,6 +49,10 @@ class StopSignals:
     def asked(self) -> bool:
         """A stop was asked for."""
         return self._count > 0
+
+    def look_again_in(self, seconds: float) -> None:
+        """For who waits without an event loop, and asks now and then."""
+        time.sleep(seconds)
 
     def _heard(self, *_: object) -> None:
         self._count += 1

@@ -40,9 +40,14 @@ class _Json(logging.Formatter):
 class _Text(logging.Formatter):
     def format(self, record: logging.LogRecord) -> str:
         fields = " ".join(f"{key}={_short(value)}" for key, value in getattr(record, "fields", {}).items())
-        text = f"{_stamp(record)} {record.levelname.lower():7} {record.getMessage()}{'  ' if fields else ''}{fields}"
+        text = f"{_stamp(record)} {record.levelname.lower():7} {printable(record.getMessage())}{'  ' if fields else ''}{fields}"
         return f"{text}\n{self.formatException(record.exc_info)}" if record.exc_info else text
 
 
 def _short(value: object) -> str:
-    return f"{value:.4g}" if isinstance(value, float) else str(value)
+    return f"{value:.4g}" if isinstance(value, float) else printable(str(value))
+
+
+def printable(text: str) -> str:
+    """What a device says stays on its line, and moves no cursor: characters that are not printed are written out."""
+    return text if text.isprintable() else "".join(char if char.isprintable() else ascii(char)[1:-1] for char in text)

@@ -9,7 +9,7 @@ import pyarrow as pa
 
 from fedtwin.errors import FedtwinError
 from fedtwin.live.run.ledger import LEDGER_NAME
-from fedtwin.live.run.live_run import MODELS
+from fedtwin.live.run.model import MODELS
 from fedtwin.live.run.tables import summary_of, tables_of
 from fedtwin.records import EVALUATIONS, REFUSALS, read_rounds, read_summary, rounds_schema, to_table
 from fedtwin.records.arrays import table_of

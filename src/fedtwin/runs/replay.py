@@ -41,8 +41,7 @@ class Replay:
             try:
                 self._read(event)
             except (LookupError, ValueError, TypeError) as error:
-                what = f"{event.kind} cannot have happened there ({type(error).__name__}: {error})"
-                raise self._reader.damage(what) from None
+                raise self._reader.impossible(event, error) from None
             found.append(event)
         return found
 
@@ -66,6 +65,8 @@ class Replay:
         match event:
             case events.Started():
                 return range(len(self.state.twin.devices))
+            case events.Told():
+                return [heard.device for heard in event.facts]
             case events.Closed() if before is not None:
                 pairs = zip(self.state.twin.devices, before.devices, strict=True)
                 return [device for device, (now, then) in enumerate(pairs) if now is not then]

@@ -18,7 +18,7 @@ from fedtwin.records.files import CONFIG_NAME, SUMMARY_NAME, UNFINISHED_NAME
 from fedtwin.runs.following import News, follow
 from fedtwin.twin import Twin
 
-MODEL_NAME, LEDGER_NAME = "model.safetensors", "ledger.jsonl"
+MODEL_NAME, LEDGER_NAME, LATER_SEGMENTS = "model.safetensors", "ledger.jsonl", "ledger-*.jsonl"
 TABLES = ("devices", "start", "rounds", "tasks", "evaluations", "refusals")
 
 
@@ -156,7 +156,7 @@ def open_run(path: str | Path) -> Run:
     folder = path_given("folder", path)
     if not (folder / CONFIG_NAME).is_file():
         raise FedtwinError(f"{str(folder)!r} is not the folder of a run: it has no {CONFIG_NAME}.")
-    if (folder / LEDGER_NAME).exists():
+    if (folder / LEDGER_NAME).exists() or any(folder.glob(LATER_SEGMENTS)):
         from fedtwin.runs.live import LiveRunFolder
 
         return LiveRunFolder(folder)

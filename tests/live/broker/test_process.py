@@ -17,7 +17,7 @@ from fedtwin.live.broker import program
 from fedtwin.live.broker.process import Broker, BrokerOptions
 from fedtwin.live.broker.program import free_port
 from fedtwin.live.broker.provisioning import provision
-from fedtwin.live.wire.transport import connect
+from fedtwin.live.wire.nats_connection import connect
 from fedtwin.processes import runs_with
 from tests.live.brokers import LIMIT_S, frozen, running, until
 

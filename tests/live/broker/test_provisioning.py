@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import os
 import shutil
 import ssl
 import stat
@@ -62,6 +63,21 @@ def test_files_and_who_may_read_them(tmp_path: Path) -> None:
     decoded: dict[str, Any] = ssl._ssl._test_decode_cert(str(tmp_path / "server/cert.pem"))  # type: ignore[attr-defined]
     names = {name for _, name in decoded["subjectAltName"]}
     assert {"edge.example", "192.0.2.7", "localhost", "127.0.0.1"} <= names
+
+
+@pytest.mark.parametrize("umask", [0o000, 0o022, 0o077])
+def test_folders_are_private_whatever_the_umask_is(tmp_path: Path, umask: int) -> None:
+    before = os.umask(umask)
+    try:
+        provision(tmp_path / "fleet", run=RUN, server_names=["one"], devices=["a"])
+        for path in (tmp_path / "fleet" / "devices" / "a", tmp_path / "fleet"):
+            path.chmod(0o755)  # as they were made before
+        provision(tmp_path / "fleet", run=RUN, server_names=["one"], devices=["a", "b"])
+    finally:
+        os.umask(before)
+    modes = {path: stat.S_IMODE(path.stat().st_mode) for path in [tmp_path / "fleet", *(tmp_path / "fleet").rglob("*")]}
+    assert {mode for path, mode in modes.items() if path.is_dir()} == {0o700}
+    assert {mode for path, mode in modes.items() if path.suffix == ".key" or path.name == "key.pem"} == {0o600}
 
 
 def test_a_fleet_is_extended_and_what_is_valid_stays(tmp_path: Path) -> None:

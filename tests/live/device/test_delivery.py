@@ -3,18 +3,19 @@
 import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
-import nats.errors
 import pytest
 
 from fedtwin.live.device import delivery
 from fedtwin.live.device.delivery import Attempt, Delivery
-from fedtwin.live.wire.objects import make_bucket
+from fedtwin.live.wire.nats_transport import connect
+from fedtwin.live.wire.ports import NoAnswerError
 from fedtwin.live.wire.protocol import Subjects
-from fedtwin.live.wire.transport import close, connect
+from fedtwin.live.wire.real import REAL
 from tests.live.brokers import running
 
 TOKEN = "0" * 32
@@ -25,29 +26,29 @@ class Broker:
 
     def __init__(self, *attempts: tuple[float, bool]) -> None:
         self.attempts = list(attempts)
-        self.stats = {"reconnects": 0}
+        self.reconnects = 0
         self.now_s, self.breaks_during_the_last = 0.0, False
-        self.max_payload, self.is_closed = 2**20, False
+        self.max_payload, self.closed = 2**20, False
 
-    def jetstream(self, **_: object) -> "Broker":
-        return self
+    def monotonic_s(self) -> float:
+        return self.now_s
 
-    async def publish(self, *_: object, **__: object) -> None:
+    async def store(self, *_: object, **__: object) -> None:
         took_s, works = self.attempts.pop(0)
         self.now_s += took_s
-        self.stats["reconnects"] += self.breaks_during_the_last or not works
+        self.reconnects += self.breaks_during_the_last or not works
         if not works:
-            raise nats.errors.TimeoutError
+            raise NoAnswerError("no answer")
 
 
 def uploaded(broker: Broker, monkeypatch: pytest.MonkeyPatch) -> Attempt:
     async def pause(seconds: float) -> None:
         broker.now_s += seconds
 
-    monkeypatch.setattr(delivery, "time", SimpleNamespace(perf_counter=lambda: broker.now_s, monotonic=lambda: broker.now_s))
     monkeypatch.setattr(delivery, "asyncio", SimpleNamespace(sleep=pause, create_task=asyncio.create_task, wait=asyncio.wait))
-    client: Any = broker
-    name, attempt = asyncio.run(Delivery(client, Subjects("main"), "d0").upload(TOKEN, b"model"))
+    played: Any = broker
+    delivers = Delivery(played, Subjects("main"), "d0", replace(REAL, clock=played))
+    name, attempt = asyncio.run(delivers.upload(TOKEN, b"model"))
     assert name is None and not broker.attempts
     return attempt
 
@@ -102,17 +103,17 @@ def test_a_link_that_needs_longer_than_a_time_limit(
 
     async def uploaded_slowly(url: str) -> tuple[Attempt, int]:
         async with slow_link(int(url.rpartition(":")[2]), bytes_per_s) as (address, passed):
-            client = await connect([address], name="d0", inbox="d0", credentials=None, insecure=False)
+            transport = await connect([address], name="d0", credentials=None, insecure=False)
             try:
                 if objects:
-                    await make_bucket(client.jetstream(), subjects.uploads_bucket("d0"), 10 * size)
-                    client._max_payload = 2**16
+                    await transport.make_bucket(subjects.uploads_bucket("d0"), 10 * size)
+                    transport.client._max_payload = 2**16
                 else:
-                    await client.jetstream().add_stream(name="uploads", subjects=[subjects.upload("*")])
-                _, attempt = await Delivery(client, subjects, "d0").upload(TOKEN, bytes(size))
+                    await transport.client.jetstream().add_stream(name="uploads", subjects=[subjects.upload("*")])
+                _, attempt = await Delivery(transport, subjects, "d0").upload(TOKEN, bytes(size))
                 return attempt, passed[0]
             finally:
-                await close(client)
+                await transport.close()
 
     with running(tmp_path) as broker:
         attempt, passed = asyncio.run(uploaded_slowly(broker.url))

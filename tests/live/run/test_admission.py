@@ -25,8 +25,9 @@ from fedtwin.live.run.admission import (
     find_task,
 )
 from fedtwin.live.run.core import Core
-from fedtwin.live.run.model import LiveModel, model_path
-from fedtwin.live.run.trail import Trail
+from fedtwin.live.run.model import LiveModel, digest_of, model_path
+from fedtwin.live.run.state import State
+from fedtwin.live.run.trail import Kept
 from fedtwin.live.wire.protocol import Done, Hello, Reading
 from fedtwin.live.wire.tensors import Codec
 from tests.live.hostile import ACCEPT
@@ -192,7 +193,7 @@ def test_an_upload_of_a_model_too_old(monkeypatch: pytest.MonkeyPatch) -> None:
     core, token = core_with_tasks(CONFIG), "a" * 32
     owner = owner_of(core, token)
     for version, reason in ((5, None), (6, "stale: 6 versions behind")):
-        monkeypatch.setattr(Core, "version", version)
+        monkeypatch.setattr(State, "version", version)
         assert find_task(core, owner, token, 0).reason == reason
 
 
@@ -259,5 +260,6 @@ def test_a_failure_ends_the_task_of_its_device_only() -> None:
 
 
 def model_in(folder: Path) -> LiveModel:
-    model_path(folder, 0).write_bytes(CODEC.encode(Weights(FLOATS, NO_COUNTERS)))
-    return LiveModel(folder, CONFIG, version=0, trail=Trail(), fsync=False)
+    data = CODEC.encode(Weights(FLOATS, NO_COUNTERS))
+    model_path(folder, 0).write_bytes(data)
+    return LiveModel(folder, CONFIG, Kept(models={0: digest_of(data)}), fsync=False)

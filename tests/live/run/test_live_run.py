@@ -16,6 +16,7 @@ from fedtwin.live.run import events, opening
 from fedtwin.live.run.ledger import Ledger, read_events
 from fedtwin.live.run.live_run import LiveRun
 from fedtwin.live.wire.protocol import Accept, Done, Hello, Reading
+from fedtwin.live.wire.real import SystemClock
 from fedtwin.live.wire.settings import shared_settings
 from fedtwin.live.wire.tensors import Codec
 from fedtwin.policies import power_rule
@@ -48,6 +49,9 @@ def begun(folder: Path, **more: object) -> LiveRun:
 
 def dispatch(live: LiveRun) -> events.Dispatched:
     asked = live.core.next_ask(live.now_s())
+    if isinstance(asked, events.Opened) and not live.core.sync:
+        live.commit(asked)
+        asked = live.core.next_ask(live.now_s())
     assert isinstance(asked, events.Asked)
     live.commit(asked)
     offer = Accept(gain=1e-9, cpu_hz=2e9, power_w=0.1, compute_s=0.1, upload_s=0.1, compute_j=0.1, upload_j=0.01)
@@ -91,7 +95,7 @@ def killed(monkeypatch: pytest.MonkeyPatch, when: str) -> Iterator[None]:
 
     with monkeypatch.context() as patch:
         if when == "file":
-            patch.setattr("fedtwin.live.run.model.write_whole", killed_save)
+            patch.setattr("fedtwin.live.wire.real.write_whole", killed_save)
         else:
             patch.setattr(Ledger, "append", killed_append)
         with pytest.raises(KilledError):
@@ -200,17 +204,19 @@ def test_a_run_that_never_began_leaves_nothing(tmp_path: Path, monkeypatch: pyte
     assert [path.name for path in tmp_path.iterdir()] == ["run"]
 
 
-def test_a_wall_clock_that_is_set_back_changes_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+class SetBack(SystemClock):
+    wall_s = staticmethod(lambda: 0.0)
+
+
+def test_a_wall_clock_that_is_set_back_changes_nothing(tmp_path: Path) -> None:
     live = begun(tmp_path / "run")
     sent = dispatch(live)
     before_s = live.core.last_at_s
     live.close()
-    with monkeypatch.context() as patch:
-        patch.setattr("time.time", lambda: 0.0)
-        again = opening.resume(tmp_path / "run")
-        assert before_s <= again.now_s() < before_s + 60.0
-        name = again.core.names[sent.device]
-        assert again.receive(name, done_of(sent), CODEC.encode(weights(1.0)), sent.at_s - 5.0) is None
+    again = opening.resume(tmp_path / "run", clock=SetBack())
+    assert before_s <= again.now_s() < before_s + 60.0
+    name = again.core.names[sent.device]
+    assert again.receive(name, done_of(sent), CODEC.encode(weights(1.0)), sent.at_s - 5.0) is None
     taken = next(event for event in read_events(tmp_path / "run" / "ledger.jsonl") if isinstance(event, events.Applied))
     assert taken.elapsed_s > 0.0
     again.close()

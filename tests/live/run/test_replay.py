@@ -1,5 +1,7 @@
 """Whatever has happened to a run, its ledger gives it back as it was: killed after any sequence of events, it goes on alike."""
 
+import json
+import math
 import random
 import tempfile
 from pathlib import Path
@@ -10,22 +12,26 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from fedtwin.errors import FedtwinError
 from fedtwin.live.run import events, opening
 from fedtwin.live.run.core import Core
 from fedtwin.live.run.live_run import LiveRun
+from fedtwin.live.run.state import State
 from fedtwin.live.wire.protocol import Accept, Decline, Hello
+from fedtwin.runs.replay import NOBODY_CHOOSES
 from tests.live.run.test_live_run import CODEC, TOKENS, config_of, deliver, weights
 
-NOT_IN_THE_LEDGER = {"_waiting", "refusals"}  # a channel is offered anew by the clock; refusals are written 1, 2, 4, … times
+WHAT_NEVER_CHANGES = {"_knobs", "policy", "config", "live", "terms", "sync", "timeout_s", "keeps_limits", "_coordinator"}
 
 
-def state_of(core: Core) -> dict[str, Any]:
-    state = {key: value for key, value in vars(core).items() if key not in {*NOT_IN_THE_LEDGER, "_coordinator", "_policy"}}
-    if core.started:
-        coordinator = core.coordinator
-        state |= {"twin": coordinator.twin, "round": coordinator.round, "asked": coordinator._asked}
-        state["ranks"] = coordinator._ranks
-    return state
+def state_of(state: State) -> dict[str, Any]:
+    """All there is, field by field, also of what a snapshot might forget; NaN is equal to itself."""
+    fields = {key: value for key, value in vars(state).items() if key not in WHAT_NEVER_CHANGES}
+    if state.started:
+        coordinator = state.coordinator
+        fields |= {"twin": coordinator.twin, "round": coordinator.round, "states": repr(coordinator.states)}
+        fields["ranks"] = coordinator.ranks
+    return fields
 
 
 class Driver:
@@ -46,17 +52,22 @@ class Driver:
             live.commit(self.core.start(live.now_s()))
 
     def do_ask(self) -> None:
+        """As many as there are free channels, if nobody answers in between."""
+        before = self.core.state.snapshot()
+        asked = self.core.next_ask(1e9)
+        assert asked == self.core.next_ask(1e9) and self.core.state.snapshot() == before, "asking changes nothing"
+        asked = self.core.next_ask(self.live.now_s())
+        if asked is not None:
+            self.live.commit(asked)
+
+    def do_answer(self) -> None:
         live, core = self.live, self.core
-        asked = core.next_ask(live.now_s())
-        if asked is None:
+        questions = [*core.state.asking.questions.values()]
+        if not questions:
             return
-        live.commit(asked)
-        if not isinstance(asked, events.Asked):
-            return
+        asked = self.chance.choice(questions)
         match self.chance.randrange(10):
-            case 0:
-                return  # killed before the answer came
-            case 1:
+            case 0 | 1:
                 live.commit(core.unanswered(asked, live.now_s(), "no answer"))
             case 2:
                 live.quarantine(core.names[asked.device], "by chance")
@@ -67,8 +78,23 @@ class Driver:
                 offer = Accept(gain=1e-9, cpu_hz=2e9, power_w=0.1, compute_s=0.1, upload_s=0.1, compute_j=0.1, upload_j=0.01)
                 event = core.answered(asked, offer, next(TOKENS), live.now_s())
                 live.commit(event)
-                assert isinstance(event, events.Dispatched)
-                self.sent.append(event)
+                if isinstance(event, events.Dispatched):
+                    self.sent.append(event)
+                else:
+                    assert core.is_quarantined(core.names[asked.device])
+
+    do_answer_again = do_answer
+
+    def do_tell(self) -> None:
+        """Telemetry: partly news, partly what is known."""
+        if self.core.started:
+            some = [device for device in range(len(self.core.names)) if self.chance.random() < 0.5]
+            gains, cpus_hz = (None, 1e-9, self.chance.uniform(1e-12, 1e-8)), (None, 2e9)
+            heard = {device: events.Heard(device, self.chance.choice(gains), self.chance.choice(cpus_hz)) for device in some}
+            told = self.core.tell(heard, self.live.now_s())
+            if told is not None:
+                self.live.commit(told)
+                assert self.core.tell(heard, self.live.now_s()) is None, "told once"
 
     do_ask_again = do_ask_more = do_ask
 
@@ -117,7 +143,7 @@ class Driver:
 
     def do_try_again(self) -> None:
         if self.core.waits_for_nothing:
-            self.core.try_again()
+            self.live.commit(self.core.offer_again(self.live.now_s()))
 
 
 OWN_RULE = "tests.live.gathering_rule:RULE"
@@ -132,6 +158,7 @@ OWN_RULE = "tests.live.gathering_rule:RULE"
 def test_a_killed_run_comes_back_as_it_was(aggregation: str, mode: str, seed: int, steps: int) -> None:
     with tempfile.TemporaryDirectory() as folder:
         more = {"fleet.channels": 2, "learning.aggregation": aggregation, "learning.buffer_size": 3, "live.max_staleness": 9}
+        more["policy.name"] = "tests.live.remembering_policy:POLICY"
         if mode == "sync":
             more |= {
                 "run.mode": mode,
@@ -145,14 +172,21 @@ def test_a_killed_run_comes_back_as_it_was(aggregation: str, mode: str, seed: in
             statuses = {name: live.core.twin.devices[n].status for n, name in enumerate(live.core.names)}
             for name, status in statuses.items():
                 assert (status == "quarantined") == live.core.is_quarantined(name), (name, status)
+            taken = len(live.core.open) + live.core.state.asking.held
+            assert taken <= live.core.channels or mode == "sync", "one question a free channel"
+        state = live.core.state
+        restored = State.restore(live.config, json.loads(json.dumps(state.snapshot())))
+        assert state_of(restored) == state_of(state) and restored.snapshot() == state.snapshot()
+        assert Core(live.config, restored).next_ask(1e9) == live.core.next_ask(1e9)
         live.close()
         again = opening.resume(Path(folder, "run"))
-        before, after = state_of(live.core), state_of(again.core)
-        del before["last_at_s"], after["last_at_s"]  # its resumption is an event
-        assert after == before
+        resumed = events.Resumed(at_s=again.core.last_at_s)
+        state.apply(resumed)
+        restored.apply(resumed)
+        assert state_of(again.core.state) == state_of(state) == state_of(restored)
+        assert again.core.state.snapshot() == state.snapshot()
         assert again.model.encoded == live.model.encoded
         assert _gathered(again) == _gathered(live)
-        live.core._waiting = again.core._waiting = False
         assert again.core.next_ask(1e9) == live.core.next_ask(1e9)
         again.close()
 
@@ -160,3 +194,25 @@ def test_a_killed_run_comes_back_as_it_was(aggregation: str, mode: str, seed: in
 def _gathered(live: LiveRun) -> tuple[Any, list[Any]]:
     held = live.model._rule.hold(live.model._state, live.model.weights.floats)
     return held.form, [array.tolist() for array in held.arrays]
+
+
+def test_a_snapshot_that_is_not_the_policys_is_refused_in_a_sentence() -> None:
+    config = config_of(**{"policy.name": "tests.live.remembering_policy:POLICY"})
+    state = State(config)
+    for number in range(3):
+        state.apply(events.Joined(at_s=0.0, name=f"d{number}", samples=50, hardware={}, measures=[]))
+    state.apply(events.Started(at_s=0.0, names=["d0", "d1", "d2"]))
+    snapshot = state.snapshot()
+    other = config_of(**{"policy.name": "cu-ucb"})
+    with pytest.raises(FedtwinError, match=r"'cu-ucb' keeps nothing of every device, and the snapshot has \['heard', 'last'\]"):
+        State.restore(other, snapshot)
+    assert State.restore(other, snapshot, NOBODY_CHOOSES).twin == state.twin, "who decides nothing needs no policy"
+    with pytest.raises(FedtwinError, match=r"The snapshot cannot be used: applied = 'many' \(Input should be a valid integer"):
+        State.restore(config, {**snapshot, "applied": "many"})
+    with pytest.raises(FedtwinError, match=r"schema_version = 2 is not 1"):
+        State.restore(config, {**snapshot, "schema_version": 2})
+
+
+def test_a_score_without_bounds_is_read_back() -> None:
+    asked = events.Asked(at_s=0.0, round=1, device=0, score=math.inf, queue=0.0, total_queue=0.0)
+    assert events.EVENT.validate_json(asked.model_dump_json(exclude_none=True)) == asked

@@ -8,10 +8,13 @@ import numpy as np
 import pytest
 
 from fedtwin.errors import FedtwinError
+from fedtwin.learning.aggregation import Upload
 from fedtwin.learning.aggregation.held import same_bits
+from fedtwin.learning.layout import Weights
 from fedtwin.live.run import events, opening
 from fedtwin.live.run.ledger import read_events
 from fedtwin.live.run.live_run import LiveRun
+from fedtwin.live.run.model import LiveModel, Mixed
 from tests.live.run.test_live_run import begun, deliver, dispatch, weights
 
 MOMENTUM = {"learning.aggregation": "tests.live.gathering_rule:RULE"}
@@ -41,7 +44,7 @@ def require_the_same(one: LiveRun, other: LiveRun) -> None:
 
 def test_a_rule_without_a_state_keeps_nothing(tmp_path: Path) -> None:
     after(tmp_path / "run", 20, {})
-    assert kinds_of_files(tmp_path / "run") == {"model": 2}
+    assert kinds_of_files(tmp_path / "run") == {"model": 3}, "the newest, the one before, and the run's beginning"
     assert all(event.upload is None and event.state is None for event in applied(tmp_path / "run"))
 
 
@@ -88,7 +91,9 @@ def test_a_file_that_is_gone_or_damaged_is_a_sentence(tmp_path: Path) -> None:
         path = tmp_path / "run" / "models" / f"{kind}-{number:012d}.safetensors"
         good = path.read_bytes()
         path.write_bytes(good[:-1] + bytes([good[-1] ^ 1]))
-        with pytest.raises(FedtwinError, match=rf"The {kind} '.*' is damaged: it is not what the ledger says was written\."):
+        with pytest.raises(
+            FedtwinError, match=rf"The {kind} '.*' is damaged: it is not what the ledger says was written; intact"
+        ):
             opening.resume(tmp_path / "run")
         path.unlink()
         with pytest.raises(FedtwinError, match=rf"The {kind} '.*' cannot be read: .*, and the state of learning\.aggregation"):
@@ -97,10 +102,15 @@ def test_a_file_that_is_gone_or_damaged_is_a_sentence(tmp_path: Path) -> None:
     opening.resume(tmp_path / "run").close()
 
 
-def test_uploads_that_give_another_model_are_a_sentence(tmp_path: Path) -> None:
-    live = after(tmp_path / "run", 3, MOMENTUM)
-    path = tmp_path / "run" / "models" / "model-000000000003.safetensors"
-    path.write_bytes(live.model.codec.encode(weights(0.25, 2)))
+def test_a_rule_that_gives_another_model_is_a_sentence(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    after(tmp_path / "run", 3, MOMENTUM)
+    usual = LiveModel._mix
+
+    def another(self: LiveModel, model: Weights, state: Any, upload: Upload, counters: np.ndarray) -> Mixed:
+        mixed = usual(self, model, state, upload, counters)
+        return mixed._replace(weights=Weights(mixed.weights.floats + 1.0, mixed.weights.counters))
+
+    monkeypatch.setattr(LiveModel, "_mix", another)
     with pytest.raises(FedtwinError, match=r"RULE' makes another model of the uploads that were kept than '.*model-0+3"):
         opening.resume(tmp_path / "run")
 

@@ -6,13 +6,13 @@ import signal
 from pathlib import Path
 from typing import Any
 
-import nats.errors
 import pytest
 
 from fedtwin.live.run import opening
 from fedtwin.live.server import edge
 from fedtwin.live.server.edge import EdgeOptions, EdgeServer
 from fedtwin.live.views.mirror import open_mirror
+from fedtwin.live.wire.ports import NoAnswerError
 from tests.live.brokers import running, until
 from tests.live.run.test_live_run import CODEC, config_of, weights
 
@@ -24,7 +24,7 @@ def test_killed_while_the_edge_server_opens(tmp_path: Path, monkeypatch: pytest.
         if not kills:
             kills.append(broker.pid)
             os.kill(broker.pid, signal.SIGKILL)
-            raise nats.errors.TimeoutError
+            raise NoAnswerError("killed")
         return await open_mirror(*arguments)
 
     async def scene() -> bool:

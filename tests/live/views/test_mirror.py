@@ -5,10 +5,9 @@ import json
 from pathlib import Path
 from typing import Any, cast
 
-from nats.js.kv import KeyValue
-
 from fedtwin.live.run.live_run import LiveRun
 from fedtwin.live.views.mirror import Mirror
+from fedtwin.live.wire.ports import Transport
 from fedtwin.live.wire.protocol import Hello
 from fedtwin.twin import queue_at, twin_from_json, twin_to_json
 from tests.live.run.test_live_run import begun, deliver, dispatch, weights
@@ -21,7 +20,8 @@ class Bucket:
         self.values: dict[str, Any] = {}
         self.writes: list[str] = []
 
-    async def put(self, key: str, value: bytes) -> None:
+    async def put(self, table: str, key: str, value: bytes) -> None:
+        assert table == "twin"
         self.values[key] = json.loads(value)
         self.writes.append(key)
 
@@ -33,7 +33,7 @@ def written(live: LiveRun, mirror: Mirror) -> None:
 def test_the_queue_of_a_device_that_was_not_chosen_for_long_is_exact(tmp_path: Path) -> None:
     live = begun(tmp_path / "run", **{"objective.min_mean_samples": 20.0, "policy.name": "fairness", "fleet.channels": 1})
     bucket = Bucket()
-    mirror = Mirror(cast(KeyValue, bucket))
+    mirror = Mirror(cast(Transport, bucket), "twin")
     written(live, mirror)
     for value in range(9):
         deliver(live, dispatch(live), weights(float(value)))
@@ -55,7 +55,7 @@ def test_the_bucket_holds_the_whole_twin(tmp_path: Path) -> None:
     deliver(live, dispatch(live), weights(1.0))
     sent = dispatch(live)
     bucket = Bucket()
-    written(live, Mirror(cast(KeyValue, bucket)))
+    written(live, Mirror(cast(Transport, bucket), "twin"))
     twin = live.core.twin
     devices = [bucket.values[f"device.{name}"] for name in live.core.names]
     assert devices[sent.device]["status"] == "in-flight"
@@ -68,13 +68,13 @@ def test_a_device_may_join_while_the_bucket_is_written(tmp_path: Path) -> None:
     live = begun(tmp_path / "run")
 
     class Joining(Bucket):
-        async def put(self, key: str, value: bytes) -> None:
+        async def put(self, table: str, key: str, value: bytes) -> None:
             if key == "model" and "late" not in live.core.names:
                 live.commit(live.core.join("late", Hello(samples=50), live.now_s()))
-            await super().put(key, value)
+            await super().put(table, key, value)
 
     bucket = Joining()
-    mirror = Mirror(cast(KeyValue, bucket))
+    mirror = Mirror(cast(Transport, bucket), "twin")
     written(live, mirror)
     assert sorted(bucket.values) == ["device.a", "device.b", "device.c", "model"]
     written(live, mirror)

@@ -10,7 +10,7 @@ import pytest
 
 from fedtwin.errors import FedtwinError
 from fedtwin.live.wire.client import check_library
-from fedtwin.live.wire.transport import close, connect
+from fedtwin.live.wire.nats_connection import close, connect
 from tests.live.brokers import running, until
 
 

@@ -17,6 +17,7 @@ except ImportError:
     raise FedtwinError("certificates need the library cryptography: pip install 'fedtwin[live]'.") from None
 
 AUTHORITY_DAYS = 3650
+PRIVATE = 0o700
 CLOCKS_APART = timedelta(minutes=5)
 
 
@@ -79,11 +80,17 @@ class Authority:
             .add_extension(x509.SubjectKeyIdentifier.from_public_key(key.public_key()), critical=False)
             .sign(self._key, hashes.SHA256())
         )
-        folder.mkdir(parents=True, exist_ok=True)
+        make_private(folder)
         write_whole(folder / "key.pem", _pem(key), 0o600)
         write_whole(folder / "cert.pem", certificate.public_bytes(serialization.Encoding.PEM))
         write_whole(folder / "ca.pem", self._certificate.public_bytes(serialization.Encoding.PEM))
         return Issued(user_name, f"{serial:x}", expires.astimezone(UTC))
+
+
+def make_private(folder: Path) -> None:
+    """A folder for its owner only, whatever the umask is."""
+    folder.mkdir(mode=PRIVATE, parents=True, exist_ok=True)
+    folder.chmod(PRIVATE)
 
 
 def _authority_certificate(key: ec.EllipticCurvePrivateKey, run: str, now: datetime) -> x509.Certificate:

@@ -99,6 +99,10 @@ class Broker:
         place, secure = urlsplit(self.url), self.options.credentials is not None
         return answers(place.hostname or "", place.port or 0, secure=secure, limit_s=limit_s)
 
+    @property
+    def store(self) -> Path:
+        return self.options.store
+
     def room_bytes(self) -> int:
         """What is left on the disk of its store."""
         store = self.options.store.resolve()

@@ -15,7 +15,7 @@ from typing import Any
 
 from fedtwin.errors import FedtwinError
 from fedtwin.files import write_whole
-from fedtwin.live.broker.certificates import Authority, Issued
+from fedtwin.live.broker.certificates import Authority, Issued, make_private
 from fedtwin.live.broker.permissions import permissions_of, role_permissions, users_text
 from fedtwin.live.wire.protocol import NAME
 from fedtwin.processes import runs_with
@@ -114,9 +114,15 @@ def _check(run: str, server_names: list[str], devices: list[str], days: float) -
 
 
 def _make(folder: Path) -> None:
+    """For its owner only; a folder that was there for something else stays as it is, all that is made in it is private."""
     try:
-        for path in (folder, folder / "devices"):
-            path.mkdir(parents=True, exist_ok=True)
+        if not folder.exists() or (folder / "fleet.json").exists():
+            make_private(folder)
+        for path in (folder / "devices", *(folder / role for role in ("server", *ROLES))):
+            make_private(path)
+        for path in (folder / "devices").iterdir():
+            if path.is_dir():
+                make_private(path)
     except OSError as error:
         raise FedtwinError(f"{str(folder)!r} cannot be made: {error.strerror}.") from None
 

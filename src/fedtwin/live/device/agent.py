@@ -2,13 +2,8 @@
 
 import asyncio
 import logging
-import random
 from contextlib import suppress
 
-import nats.errors
-from nats.aio.client import Client
-from nats.aio.msg import Msg
-from nats.aio.subscription import Subscription
 from pydantic import ValidationError
 
 from fedtwin.config import Config
@@ -19,8 +14,10 @@ from fedtwin.live.device.planner import AgentOptions, Planner
 from fedtwin.live.device.trainers import require_sensing
 from fedtwin.live.device.work import TaskWork
 from fedtwin.live.logs import say
+from fedtwin.live.wire.ports import Incoming, Subscription, Transport
 from fedtwin.live.wire.protocol import FAREWELL, MOST_TENSORS, Hello, Own, Subjects, Welcome, misfit
-from fedtwin.live.wire.transport import close, connect, unless_stopped
+from fedtwin.live.wire.tasks import unless_stopped
+from fedtwin.live.wire.troubles import TROUBLES
 
 CALL_JITTER_S = 0.3
 STOP_S = 5.0
@@ -32,7 +29,7 @@ class Agent:
     """One device of one run."""
 
     def __init__(self, options: AgentOptions) -> None:
-        self._options, self._name = options, options.name
+        self._options, self._name, self._ports = options, options.name, options.ports
         self._subjects = Subjects(options.run)
         self._meter = board.EnergyMeter()
         self._samples = 0
@@ -43,7 +40,7 @@ class Agent:
         self._subscriptions: list[Subscription] = []
         self._welcome: Welcome | None = None
         self._other_run = self._unheard = self._parted = False
-        self._client: Client
+        self._transport: Transport
 
     def stop(self) -> None:
         self._stop.set()
@@ -52,19 +49,18 @@ class Agent:
     async def run(self) -> None:
         """Until ``stop``; a training that goes on then is finished and uploaded first, if that does not take long."""
         options = self._options
-        connecting = connect(
+        connecting = self._ports.connect(
             options.servers,
             name=self._name,
-            inbox=self._name,
             credentials=options.credentials,
             insecure=options.insecure,
             on_reconnect=self._say_hello_again,
             expected=lambda: self._parted,
         )
-        client = await unless_stopped(connecting, self._stop)
-        if client is None:
+        transport = await unless_stopped(connecting, self._stop)
+        if transport is None:
             return
-        self._client = client
+        self._transport = transport
         try:
             while not self._stop.is_set() and await self._join():
                 await self._beat_until_stopped()
@@ -72,7 +68,7 @@ class Agent:
                 await self._work.finish(STOP_S)
         finally:
             options.trainer.stop()
-            await close(self._client)
+            await transport.close()
 
     # Joining
 
@@ -81,8 +77,7 @@ class Agent:
         if self._work is not None:
             await unless_stopped(self._work.ended(), self._stop)
         for subscription in self._subscriptions:
-            with suppress(nats.errors.Error):
-                await subscription.unsubscribe()
+            await subscription.unsubscribe()
         self._subscriptions = []
         welcome = await self._hello(Hello())
         if welcome is None:
@@ -97,14 +92,15 @@ class Agent:
         if emulated is not None and emulated >= devices:
             raise FedtwinError(f"--emulate {emulated} is not allowed: the run's fleet has devices 0 to {devices - 1}.")
         self._heartbeat_s = welcome.heartbeat_s
-        self._samples = await asyncio.to_thread(self._options.trainer.prepare, config)
-        planner = Planner(self._options, config, self._samples, self._meter)
+        self._samples = await self._ports.in_a_thread(self._options.trainer.prepare, config)
+        planner = Planner(self._options, config, self._samples, self._meter, self._ports.clock.monotonic_s)
         self._own = planner.own
         require_sensing(self._options.trainer, planner.own)
         self._work = TaskWork(
-            self._client,
+            self._transport,
             self._subjects,
             self._name,
+            ports=self._ports,
             trainer=self._options.trainer,
             planner=planner,
             meter=self._meter,
@@ -112,9 +108,9 @@ class Agent:
             time_scale=welcome.time_scale,
         )
         self._subscriptions = [
-            await self._client.subscribe(self._subjects.ask(self._name), cb=self._work.on_ask),
-            await self._client.subscribe(self._subjects.task(self._name), cb=self._work.on_task),
-            await self._client.subscribe(self._subjects.call, cb=self._on_call),
+            await self._transport.subscribe(self._subjects.ask(self._name), self._work.on_ask),
+            await self._transport.subscribe(self._subjects.task(self._name), self._work.on_task),
+            await self._transport.subscribe(self._subjects.call, self._on_call),
         ]
         if await self._hello(self._introduction(fresh=True)) is None:
             return False
@@ -145,9 +141,9 @@ class Agent:
         subject = self._subjects.hello(self._name)
         while not self._stop.is_set():
             try:
-                answer = await self._client.request(subject, hello.encoded(), timeout=PUBLISH_TIMEOUT_S)
-                welcome = Welcome.model_validate_json(answer.data)
-            except (nats.errors.Error, TimeoutError):
+                answer = await self._transport.request(subject, hello.encoded(), timeout_s=PUBLISH_TIMEOUT_S)
+                welcome = Welcome.model_validate_json(answer)
+            except TROUBLES:
                 self._check_the_connection()
                 if not told:
                     say(logging.INFO, "waiting for the edge server", device=self._name, run=self._options.run)
@@ -162,10 +158,9 @@ class Agent:
         return None
 
     def _check_the_connection(self) -> None:
-        if self._client.is_closed:
+        if self._transport.closed:
             raise FedtwinError(f"The server closed the connection of {self._name!r} for good.")
-        last = str(self._client.last_error or "").lower()
-        if "permissions violation" in last and self._subjects.hello(self._name).lower() in last:
+        if self._transport.refused(self._subjects.hello(self._name)):
             raise FedtwinError(f"--credentials: the broker lets them speak for another device or run, not as {self._name!r}.")
 
     async def _say_hello_again(self) -> None:
@@ -177,23 +172,23 @@ class Agent:
             return
         self._unheard = True
         subject = self._subjects.hello(self._name)
-        with suppress(nats.errors.Error, TimeoutError, ValidationError):
-            answer = await self._client.request(subject, Hello().encoded(), timeout=PUBLISH_TIMEOUT_S)
-            if Welcome.model_validate_json(answer.data) != self._welcome:
+        with suppress(*TROUBLES, ValidationError):
+            answer = await self._transport.request(subject, Hello().encoded(), timeout_s=PUBLISH_TIMEOUT_S)
+            if Welcome.model_validate_json(answer) != self._welcome:
                 say(logging.INFO, "the settings are others now", device=self._name, run=self._options.run)
                 self._other_run = True
                 self._wake.set()
                 return
-            await self._client.request(subject, self._introduction(fresh=False).encoded(), timeout=PUBLISH_TIMEOUT_S)
+            await self._transport.request(subject, self._introduction(fresh=False).encoded(), timeout_s=PUBLISH_TIMEOUT_S)
             self._unheard = self._parted = False
 
-    async def _on_call(self, message: Msg) -> None:
+    async def _on_call(self, message: Incoming) -> None:
         """The edge server was started again and wants to hear everybody, not all at once; or it ends and says so."""
         if message.data == FAREWELL:
             say(logging.INFO, "the edge server has ended", device=self._name, run=self._options.run)
             self._parted = True
             return
-        await asyncio.sleep(random.uniform(0.0, CALL_JITTER_S))
+        await asyncio.sleep(self._ports.chance.uniform(0.0, CALL_JITTER_S))
         await self._say_hello_again()
 
     async def _beat_until_stopped(self) -> None:
@@ -201,8 +196,8 @@ class Agent:
         assert self._work is not None
         while not self._stop.is_set() and not self._other_run:
             self._check_the_connection()
-            with suppress(nats.errors.Error, TimeoutError):
-                await self._client.publish(self._subjects.beat(self._name), self._work.telemetry().encoded())
+            with suppress(*TROUBLES):
+                await self._transport.publish(self._subjects.beat(self._name), self._work.telemetry().encoded())
             if self._unheard:
                 await unless_stopped(self._say_hello_again(), self._stop)
             await self._pause(self._heartbeat_s)

@@ -2,17 +2,15 @@
 
 import asyncio
 import logging
-import random
-import time
 from collections.abc import Callable, Coroutine
+from functools import partial
 from typing import Any, NamedTuple
 
-from nats.aio.client import Client
-
 from fedtwin.live.logs import say
-from fedtwin.live.wire.objects import put_object
+from fedtwin.live.wire.ports import Ports, Transport
 from fedtwin.live.wire.protocol import MESSAGE_SLACK_BYTES, TOKEN_HEADER, Done, Failed, Subjects
-from fedtwin.live.wire.transport import end_tasks
+from fedtwin.live.wire.real import REAL
+from fedtwin.live.wire.tasks import end_tasks
 from fedtwin.live.wire.troubles import TROUBLES, words_of
 
 PUBLISH_TIMEOUT_S = 5.0
@@ -37,15 +35,16 @@ class Attempt(NamedTuple):
 class Delivery:
     """Uploads and results of one device."""
 
-    def __init__(self, client: Client, subjects: Subjects, name: str) -> None:
-        self._client, self._subjects, self._name = client, subjects, name
-        self._js = client.jetstream(timeout=LONGEST_S)
+    def __init__(self, transport: Transport, subjects: Subjects, name: str, ports: Ports = REAL) -> None:
+        self._transport, self._subjects, self._name = transport, subjects, name
+        self._clock, self._chance = ports.clock, ports.chance
 
     async def upload(self, token: str, body: bytes) -> tuple[str | None, Attempt]:
         """The bytes of an update; gives the name of their object where they are more than a message holds."""
-        if len(body) > self._client.max_payload - MESSAGE_SLACK_BYTES:
+        if len(body) > self._transport.max_payload - MESSAGE_SLACK_BYTES:
             bucket = self._subjects.uploads_bucket(self._name)
-            return token, await self._until_it_works(lambda: put_object(self._js, bucket, token, body))
+            put = partial(self._transport.put_object, bucket, token, body, answer_s=LONGEST_S)
+            return token, await self._until_it_works(put)
         return None, await self._publish(self._subjects.upload(self._name), body, f"{token}-u", token)
 
     async def result(self, result: Done | Failed) -> None:
@@ -53,36 +52,37 @@ class Delivery:
 
     async def _publish(self, subject: str, data: bytes, message_id: str, token: str) -> Attempt:
         """The broker knows a repeated message by its id."""
-        headers = {"Nats-Msg-Id": message_id, TOKEN_HEADER: token}
-        return await self._until_it_works(lambda: self._js.publish(subject, data, timeout=LONGEST_S, headers=dict(headers)))
+        headers = {TOKEN_HEADER: token}
+        store = partial(self._transport.store, subject, data, message_id=message_id, headers=headers, answer_s=LONGEST_S)
+        return await self._until_it_works(store)
 
     async def _until_it_works(self, action: Callable[[], Coroutine[Any, Any, object]]) -> Attempt:
-        deadline, told = time.monotonic() + GIVE_UP_S, False
+        deadline, told = self._clock.monotonic_s() + GIVE_UP_S, False
         while True:
-            begun, reconnects = time.perf_counter(), self._client.stats["reconnects"]
+            begun, reconnects = self._clock.monotonic_s(), self._transport.reconnects
             try:
                 await self._as_long_as_bytes_move(action)
-                return Attempt(time.perf_counter() - begun, self._client.stats["reconnects"] == reconnects)
+                return Attempt(self._clock.monotonic_s() - begun, self._transport.reconnects == reconnects)
             except (*TROUBLES, OSError) as error:
                 reason = words_of(error)
-                if self._client.is_closed or time.monotonic() > deadline:
+                if self._transport.closed or self._clock.monotonic_s() > deadline:
                     raise DeliveryError(reason) from None
                 say(logging.DEBUG if told else logging.WARNING, "trying again", device=self._name, reason=reason)
                 told = True
-                await asyncio.sleep(RETRY_S * random.uniform(0.2, 1.0))
+                await asyncio.sleep(RETRY_S * self._chance.uniform(0.2, 1.0))
 
     async def _as_long_as_bytes_move(self, action: Callable[[], Coroutine[Any, Any, object]]) -> None:
         """One attempt. No second copy is put behind the first while the broker has not read that, however slow the link is."""
-        task, reconnects, told = asyncio.create_task(action()), self._client.stats["reconnects"], False
+        task, reconnects, told = asyncio.create_task(action()), self._transport.reconnects, False
         try:
             while not await _done(task, PUBLISH_TIMEOUT_S):
                 if not told:
                     say(logging.WARNING, f"{SLOW} after {PUBLISH_TIMEOUT_S:g} s", device=self._name)
                     told = True
-                sent = self._client.stats["out_bytes"]
+                sent = self._transport.sent_bytes
                 if not await self._read_by_the_broker(task, reconnects):
                     raise ConnectionError("the connection broke")
-                if not await _done(task, PUBLISH_TIMEOUT_S) and self._client.stats["out_bytes"] - sent < MOVING_BYTES:
+                if not await _done(task, PUBLISH_TIMEOUT_S) and self._transport.sent_bytes - sent < MOVING_BYTES:
                     raise TimeoutError("no acknowledgement in time")
             await task
         finally:
@@ -90,14 +90,14 @@ class Delivery:
 
     async def _read_by_the_broker(self, task: asyncio.Task[object], reconnects: int) -> bool:
         """All that was written so far: its answer to a ping comes after that. False where the connection broke before."""
-        client = self._client
+        transport = self._transport
 
         def stands() -> bool:
-            return not client.is_closed and client.stats["reconnects"] == reconnects
+            return not transport.closed and transport.reconnects == reconnects
 
-        while client.pending_data_size > 0 and stands() and not task.done():
+        while transport.unsent_bytes > 0 and stands() and not task.done():
             await asyncio.sleep(LOOK_S)
-        answer = asyncio.create_task(client.flush(timeout=int(LONGEST_S)))
+        answer = asyncio.create_task(transport.flush(LONGEST_S))
         try:
             while stands() and not task.done() and not await _done(answer, LOOK_S):
                 pass

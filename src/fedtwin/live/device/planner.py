@@ -1,7 +1,6 @@
 """What a device finds when it is asked, what it plans, and what it learns from what it measured. No network in here."""
 
 import math
-import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,7 +13,9 @@ from fedtwin.live.device import board
 from fedtwin.live.device.emulation import EmulatedRadio, samples_of, spread_of, terms_of_device
 from fedtwin.live.device.radio import Link, MeasuredRadio, Radio
 from fedtwin.live.device.trainers import Trainer
+from fedtwin.live.wire.ports import Ports
 from fedtwin.live.wire.protocol import Own, Reading, Source
+from fedtwin.live.wire.real import CLOCK, REAL
 from fedtwin.policies import power_rule
 
 LEAST_CYCLES = 1e-3
@@ -39,6 +40,7 @@ class AgentOptions:
     credentials: Path | None = None
     insecure: bool = False
     max_power_w: float | None = None
+    ports: Ports = REAL
 
 
 @dataclass(frozen=True)
@@ -76,7 +78,7 @@ class Planner:
         config: Config,
         samples: int,
         meter: board.EnergyMeter,
-        clock: Callable[[], float] = time.monotonic,
+        clock: Callable[[], float] = CLOCK.monotonic_s,
     ) -> None:
         self._options, self._compute, self._samples, self._meter = options, config.compute, samples, meter
         terms, self._spread = self._own_of(config)

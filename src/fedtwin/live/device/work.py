@@ -2,12 +2,8 @@
 
 import asyncio
 import logging
-import time
 from contextlib import suppress
 
-import nats.errors
-from nats.aio.client import Client
-from nats.aio.msg import Msg
 from pydantic import ValidationError
 
 from fedtwin.formulas.power import REASONS
@@ -16,7 +12,7 @@ from fedtwin.live.device.delivery import Delivery, DeliveryError
 from fedtwin.live.device.planner import Offer, Planner
 from fedtwin.live.device.trainers import Trainer, TrainingError, train_on
 from fedtwin.live.logs import say
-from fedtwin.live.wire.objects import ObjectError, get_object
+from fedtwin.live.wire.ports import Incoming, ObjectError, Ports, Transport, TransportError
 from fedtwin.live.wire.protocol import (
     UPLOAD_SLACK_BYTES,
     Accept,
@@ -46,20 +42,21 @@ class TaskWork:
 
     def __init__(
         self,
-        client: Client,
+        transport: Transport,
         subjects: Subjects,
         name: str,
         *,
+        ports: Ports,
         trainer: Trainer,
         planner: Planner,
         meter: board.EnergyMeter,
         samples: int,
         time_scale: float,
     ) -> None:
-        self._client, self._subjects, self._name = client, subjects, name
+        self._transport, self._subjects, self._name, self._ports = transport, subjects, name, ports
         self._trainer, self._planner, self._meter = trainer, planner, meter
         self._samples, self._time_scale = samples, time_scale
-        self._delivery = Delivery(client, subjects, name)
+        self._delivery = Delivery(transport, subjects, name, ports)
         self._offer: Offer | None = None
         self._reporting = False
         self._job: asyncio.Task[None] | None = None
@@ -94,7 +91,7 @@ class TaskWork:
             busy=self.busy,
         )
 
-    async def on_ask(self, message: Msg) -> None:
+    async def on_ask(self, message: Incoming) -> None:
         if self._job is not None and (self._reporting or self._dropped.is_set()):
             # the server has the result before we hear that the broker has it; and who was dropped ends at once
             await asyncio.wait([self._job], timeout=REPORTED_S)
@@ -102,7 +99,7 @@ class TaskWork:
             answer = self._answer(Ask.model_validate_json(message.data))
         except ValidationError as error:
             answer = Decline(reason=misfit(error))
-        with suppress(nats.errors.Error):
+        with suppress(TransportError):
             await message.respond(answer.encoded())
 
     def _answer(self, ask: Ask) -> Accept | Decline:
@@ -125,7 +122,7 @@ class TaskWork:
             samples=offer.samples if offer.samples != self._samples else None,
         )
 
-    async def on_task(self, message: Msg) -> None:
+    async def on_task(self, message: Incoming) -> None:
         header, body = split_body(message.data)
         if (dropped := _drop_in(header)) is not None:
             if self.busy and dropped.token == self._token:
@@ -171,14 +168,15 @@ class TaskWork:
     async def _train_and_upload(self, task: Task, body: bytes, offer: Offer) -> Done:
         if task.object_name is not None:
             bucket = self._subjects.models_bucket
-            body = await get_object(self._client.jetstream(timeout=PART_S), bucket, task.object_name, task.model_bytes)
+            body = await self._transport.get_object(bucket, task.object_name, task.model_bytes, answer_s=PART_S)
         if len(body) != task.model_bytes:
             raise TrainingError(f"{len(body)} bytes of the model came, {task.model_bytes} were announced")
 
         joules = self._meter.read() if self._meter.readable else None
-        begun = time.perf_counter()
-        update = await asyncio.to_thread(train_on, self._trainer, body, task.round, offer.samples, self._samples)
-        measured_s = (time.perf_counter() - begun) / self._time_scale
+        clock, in_a_thread = self._ports.clock, self._ports.in_a_thread
+        begun = clock.monotonic_s()
+        update = await in_a_thread(train_on, self._trainer, body, task.round, offer.samples, self._samples)
+        measured_s = (clock.monotonic_s() - begun) / self._time_scale
         if len(update.body) > task.model_bytes + UPLOAD_SLACK_BYTES:  # the broker would refuse it again and again
             raise TrainingError(f"the update has {len(update.body)} bytes, the model {task.model_bytes}")
         computed = self._planner.computed(offer, measured_s, joules)

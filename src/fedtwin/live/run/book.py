@@ -11,7 +11,7 @@ from fedtwin.learning.aggregation.refusals import Refusal
 from fedtwin.learning.evaluation import Evaluation
 from fedtwin.live.run import events
 from fedtwin.live.run.events import Event
-from fedtwin.live.run.round import Round, Selection
+from fedtwin.live.run.round import Round
 from fedtwin.records import Row
 
 ROUNDS_GO_ON = (events.Asked, events.Declined, events.Passed, events.Dispatched, events.Applied, events.GivenUp, events.Closed)
@@ -23,10 +23,14 @@ class Book:
     def __init__(self, config: Config) -> None:
         self.names: list[str] = []
         self._terms: Terms = terms_of(config)
+        self._sync = config.run.mode == "sync"
         self._current: Round | None = None
         self.took_s: dict[int, float] = {}
         self._news: deque[tuple[int, int, float | None]] = deque()
-        self._asked: events.Asked | None = None
+        self._news_of: dict[int, tuple[int, int, float | None]] = {}
+        self._asked: dict[int, tuple[int, events.Asked]] = {}
+        self._questions = 0
+        self._question_of_row: list[int] = []
         self._row_of: dict[str, int] = {}
         self._sent: dict[str, events.Dispatched] = {}
         self.rows: list[Row] = []
@@ -57,23 +61,22 @@ class Book:
             case events.Started():
                 self.start_s, self.names = event.at_s, list(event.names)
             case events.Opened():
-                self._round, self._current = event.round, Round(event)
+                self._open(event)
             case events.Closed():
                 self._close(event)
             case events.Asked():
-                if event.round > self._round:
-                    self._round = event.round
-                self._asked = event
-            case events.Declined() if self._asked is not None:
+                self._ask(event)
+            case events.Declined() if event.device in self._asked:
                 gain, cpu_hz = event.gain or math.nan, event.cpu_hz or math.nan
-                self._add(self._row(self._asked, event.at_s - self.start_s, gain, cpu_hz, declined=event.reason), last=False)
-            case events.Dispatched() if self._asked is not None:
+                self._add(event, gain, cpu_hz, declined=event.reason)
+            case events.Dispatched() if event.device in self._asked:
                 self._row_of[event.token], self._sent[event.token] = len(self.rows), event
-                self._add(self._row(self._asked, event.at_s - self.start_s, event.gain, event.cpu_hz, sent=event), last=True)
+                self._add(event, event.gain, event.cpu_hz, sent=event)
+                self._news_of.pop(event.round, None)
                 self.cpu_hz[event.device] = event.cpu_hz
                 self.tasks[event.token] = self._task(event)
                 if self._current is not None:
-                    self._current.selections.append(Selection(event))
+                    self._current.take(event)
             case events.Applied():
                 if not event.late:
                     self._settle(event.token, event)
@@ -83,8 +86,7 @@ class Book:
                     self._news.append((event.device, event.staleness, event.train_loss))
                 self._end(event)
             case events.Passed():
-                if self._news:
-                    self._news.popleft()
+                self._news_of.pop(event.round, None)
             case events.GivenUp():
                 self._give_up(event)
             case events.Refused():
@@ -100,14 +102,43 @@ class Book:
             case _:
                 pass
 
-    def _add(self, row: Row, *, last: bool) -> None:
+    def in_order(self) -> list[Row]:
+        """All rows by their rounds, and within one in the order of asking; ``rows`` are in the order of the answers."""
+        order = sorted(range(len(self.rows)), key=lambda place: (self.rows[place].round, self._question_of_row[place]))
+        return [self.rows[place] for place in order]
+
+    def _open(self, event: events.Opened) -> None:
         """Every upload opens a round, in the order they come, and stands in all rows of it."""
-        if self._news and row.round > 0:
-            device, staleness, train_loss = self._news[0]
+        self._round = event.round
+        if self._sync:
+            self._current = Round(event)
+        elif self._news:
+            self._news_of[event.round] = self._news.popleft()
+
+    def _ask(self, event: events.Asked) -> None:
+        if event.round > self._round:  # in ledgers from before, whoever was asked first opened the round
+            self._open(events.Opened(at_s=event.at_s, round=event.round))
+        if self._current is not None:
+            self._current.asked.append(event.device)
+        self._questions += 1
+        self._asked[event.device] = self._questions, event
+
+    def _add(
+        self,
+        answer: events.Declined | events.Dispatched,
+        gain: float,
+        cpu_hz: float,
+        *,
+        declined: str | None = None,
+        sent: events.Dispatched | None = None,
+    ) -> None:
+        question, asked = self._asked.pop(answer.device)
+        row = self._row(asked, answer.at_s - self.start_s, gain, cpu_hz, declined=declined, sent=sent)
+        if asked.round in self._news_of:
+            device, staleness, train_loss = self._news_of[asked.round]
             row = row._replace(arrived=device, staleness=staleness, train_loss=train_loss)
-            if last:
-                self._news.popleft()
         self.rows.append(row)
+        self._question_of_row.append(question)
 
     def _settle(self, token: str, took: events.Applied) -> None:
         """What was predicted in the row gives way to what was measured."""

@@ -7,22 +7,77 @@ device says of itself.
 
 import math
 import re
+from collections import OrderedDict
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any
 
-from fedtwin.coordinator import Decision, Now
+from fedtwin.config import Config, LiveConfig
+from fedtwin.coordinator import Coordinator, Decision, Now
 from fedtwin.formulas.compute import most_stray
 from fedtwin.formulas.cost import cost, within
 from fedtwin.formulas.terms import Terms
 from fedtwin.live.run import events
-from fedtwin.live.run.round import LEAST_COST_OF_NOTHING
+from fedtwin.live.run.round import LEAST_COST_OF_NOTHING, Round
 from fedtwin.live.run.state import Member, OpenTask, State
 from fedtwin.live.wire.protocol import Accept, Decline, Hello
+from fedtwin.twin import Fact, Twin
 
 __all__ = ["Core", "Member", "OpenTask"]
 TOO_LATE = "late: run.sync_timeout_s has passed"
 
 
-class Core(State):
-    """What may happen next, as events that have not happened yet."""
+class Core:
+    """What may happen next, as events that have not happened yet. Nothing changes by asking.
+
+    Whatever is to be read of the state is read here too: ``core.open`` is ``core.state.open``.
+    """
+
+    if TYPE_CHECKING:
+        apply: Callable[[events.Event], None]
+        config: Config
+        live: LiveConfig
+        terms: Terms
+        sync: bool
+        timeout_s: float
+        keeps_limits: bool
+        members: dict[str, Member]
+        names: list[str]
+        open: dict[str, OpenTask]
+        given_up: OrderedDict[str, OpenTask]
+        closed: OrderedDict[str, str]
+        refusals: OrderedDict[tuple[str, str], int]
+        changes: int
+        energy_j: float
+        applied: int
+        began: events.Began | None
+        finished: bool
+        last_at_s: float
+        current: Round | None
+        selections: int
+        started: bool
+        coordinator: Coordinator
+        twin: Twin
+        version: int
+        round: int
+        channels: int
+        done: bool
+        selections_left: int
+        empty_round_s: float
+        waits_for_nothing: bool
+        ready: Callable[[], bool]
+        number_of: Callable[[str], int | None]
+        terms_of: Callable[[int], Terms]
+        samples_of: Callable[[events.Dispatched], int]
+        task_of: Callable[[int], OpenTask | None]
+        is_quarantined: Callable[[str], bool]
+        overdue: Callable[[float], list[OpenTask]]
+    else:
+
+        def __getattr__(self, name: str) -> Any:
+            return getattr(self.__dict__["state"], name)
+
+    def __init__(self, config: Config, state: State | None = None) -> None:
+        self.state = state or State(config)
 
     def join(self, name: str, hello: Hello, at_s: float) -> events.Joined:
         if hello.samples is None:
@@ -39,68 +94,81 @@ class Core(State):
     def start(self, at_s: float) -> events.Started:
         return events.Started(at_s=at_s, names=sorted(self.members, key=_natural))
 
-    def next_ask(self, at_s: float) -> events.Asked | events.Passed | events.Opened | events.Filled | None:
-        """Who is to be asked now; ``Passed`` where a round ends with nobody left to ask; None where nobody is needed.
+    def tell(self, heard: Mapping[int, events.Heard], at_s: float) -> events.Told | None:
+        """What of it is news; None where nothing is."""
+        facts = [fact for fact in map(self._news, heard.values()) if fact.gain is not None or fact.cpu_hz is not None]
+        return events.Told(at_s=at_s, facts=facts) if facts else None
 
-        A synchronous round is opened first, and filled when nobody more is asked in it.
+    def _news(self, heard: events.Heard) -> events.Heard:
+        known = self.twin.devices[heard.device]
+        return events.Heard(heard.device, _if_new(heard.gain, known.gain), _if_new(heard.cpu_hz, known.cpu_hz))
+
+    def next_ask(self, at_s: float) -> events.Asked | events.Passed | events.Opened | events.Filled | None:
+        """Who is to be asked now, for a channel that nobody is asked for yet; None where nobody is needed, or nobody is there.
+
+        A round is opened first. It has passed when nobody is left to ask; a synchronous one is filled when nobody more is asked.
         """
-        if self.sync:
-            return self._next_of_a_round(at_s)
-        if not self.started or self._waiting or len(self.open) >= self.channels:
+        if not self.started:
             return None
-        if self._first:
-            device = next((one for one in self._first if self.twin.devices[one].status == "idle"), None)
+        return self._next_of_a_round(at_s) if self.sync else self._next_of_a_channel(at_s)
+
+    def _next_of_a_channel(self, at_s: float) -> events.Asked | events.Passed | events.Opened | None:
+        state, asking = self.state, self.state.asking
+        round_ = asking.round_to_go_on
+        if round_ is not None:
+            decision = self._best(round_, asking.rounds[round_], at_s)
+            if decision is None:
+                return events.Passed(at_s=at_s, round=round_)
+            return _asked(decision, state.coordinator.total_queue(), at_s)
+        if asking.waiting or len(state.open) + asking.held >= state.channels:
+            return None
+        if asking.first:
+            device = next((one for one in asking.first if state.twin.devices[one].status == "idle"), None)
             if device is None:
                 return events.Passed(at_s=at_s, round=0)
-            return events.Asked(
-                at_s=at_s, round=0, device=device, score=float(self._places[device]), queue=0.0, total_queue=0.0
-            )
-        coordinator = self.coordinator
-        if not self._round_is_open:
-            if coordinator.round >= self.config.run.rounds or not self._anyone_idle():
-                return None
-            coordinator.open_round()
-            self._round_is_open = True
-        decision = coordinator.choose(Now(at_s))
-        if decision is None:
-            return events.Passed(at_s=at_s, round=coordinator.round)
-        return _asked(decision, coordinator.total_queue(), at_s)
+            score = float(asking.places[device])
+            return events.Asked(at_s=at_s, round=0, device=device, score=score, queue=0.0, total_queue=0.0)
+        if state.round >= state.config.run.rounds or not state.free:
+            return None
+        return events.Opened(at_s=at_s, round=state.round + 1)
 
     def _next_of_a_round(self, at_s: float) -> events.Asked | events.Opened | events.Filled | None:
-        current = self.current
+        """Of M devices at most; who answers first changes nothing: the order within a round does not depend on answers."""
+        state, current, questions = self.state, self.state.current, self.state.asking.questions
         if current is None:
-            ready = self.started and self.selections_left > 0 and self._anyone_idle()
-            return events.Opened(at_s=at_s, round=self.round + 1) if ready else None
+            ready = state.selections_left > 0 and state.free
+            return events.Opened(at_s=at_s, round=state.round + 1) if ready else None
         if current.full:
             return None
-        wanted = len(current.selections) < self.channels and self.selections_left > 0
-        decision = self.coordinator.choose(Now(at_s)) if wanted else None
-        if decision is None:
-            return events.Filled(at_s=at_s, round=self.round)
-        return _asked(decision, current.total_queue, at_s)
+        wanted = min(state.channels - len(current.selections), state.selections_left) > len(questions)
+        decision = self._best(state.round, current.asked, at_s) if wanted else None
+        if decision is not None:
+            return _asked(decision, current.total_queue, at_s)
+        return None if questions else events.Filled(at_s=at_s, round=state.round)
+
+    def _best(self, round_: int, asked: list[int], at_s: float) -> Decision | None:
+        """Of who was not asked in this round, nor is being asked in another."""
+        return self.state.coordinator.best(Now(at_s), round_, {*asked, *self.state.asking.questions})
 
     def round_is_over(self, at_s: float) -> bool:
         """Whether the synchronous round can be closed."""
         return self.current is not None and self.current.is_over(at_s, self.empty_round_s)
 
     def close_round(self, at_s: float, version: int, *, changed: bool, state: events.KeptState | None) -> events.Closed:
-        took_s = self._open_round.took_s(self.empty_round_s, self.timeout_s)
+        took_s = self.state.open_round.took_s(self.empty_round_s, self.timeout_s)
         return events.Closed(at_s=at_s, round=self.round, version=version, changed=changed, took_s=took_s, state=state)
 
-    @property
-    def waits_for_nothing(self) -> bool:
-        """Everybody declined, and no upload is on its way that could change that: only time can."""
-        return self._waiting and not self.open
-
-    def try_again(self) -> None:
+    def offer_again(self, at_s: float) -> events.Offered:
         """A channel that nobody took is offered anew."""
-        self._waiting = False
+        return events.Offered(at_s=at_s)
 
     def answered(
         self, asked: events.Asked, answer: Accept | Decline, token: str, at_s: float
     ) -> events.Dispatched | events.Declined:
         """A task, or why there is none. An offer over the limits is a decline: whoever keeps them is asked next."""
         device = asked.device
+        if self.is_quarantined(self.names[device]):
+            return self.left_out(asked, at_s)
         if isinstance(answer, Decline):
             return events.Declined(at_s=at_s, device=device, reason=answer.reason, gain=answer.gain, cpu_hz=answer.cpu_hz)
         joined = self.members[self.names[device]].joined
@@ -153,18 +221,17 @@ class Core(State):
             status=status,
         )
 
-    def refuse(self, name: str, what: str, reason: str, at_s: float, token: str | None = None) -> events.Refused:
-        """Counted by the first word of the reason."""
-        count = 1 + self.refusals.get((name, reason.partition(":")[0]), 0)
+    def refuse(
+        self, name: str, what: str, reason: str, at_s: float, token: str | None = None, *, unwritten: int = 0
+    ) -> events.Refused:
+        """Counted by the first word of the reason, with those that were not written down."""
+        count = 1 + unwritten + self.refusals.get((name, reason.partition(":")[0]), 0)
         return events.Refused(at_s=at_s, name=name, what=what, reason=reason, token=token, count=count)
 
     def quarantine(self, name: str, reason: str, at_s: float) -> events.Quarantined:
         return events.Quarantined(
             at_s=at_s, name=name, reason=reason, until_s=at_s + self.live.quarantine_s / self.live.time_scale
         )
-
-    def _anyone_idle(self) -> bool:
-        return any(device.status == "idle" for device in self.twin.devices)
 
     def _impossible(self, offer: Accept, terms: Terms, joined: events.Joined) -> str | None:
         """Why an offer cannot be what a device that keeps to its limits, and to what it announced, would make."""
@@ -176,7 +243,7 @@ class Core(State):
         if not within(offer.power_w, terms.max_power_w):
             return f"offer: power_w = {offer.power_w:g} is over max_power_w"
         time_s, energy_j = offer.compute_s + offer.upload_s, offer.compute_j + offer.upload_j
-        most = 1.0 if self._keeps_limits else 100.0
+        most = 1.0 if self.keeps_limits else 100.0
         if not within(time_s, most * terms.max_time_s):
             return f"offer: {time_s:g} s is over max_time_s"
         if not within(energy_j, most * terms.max_energy_j):
@@ -195,6 +262,13 @@ def _asked(decision: Decision, total_queue: float, at_s: float) -> events.Asked:
         known_gain=None if math.isnan(decision.known_gain) else decision.known_gain,
         known_gain_age_s=None if math.isnan(decision.known_gain_age_s) else decision.known_gain_age_s,
     )
+
+
+def _if_new(value: float | None, known: Fact | None) -> float | None:
+    """To four digits: telemetry is for thousands of devices, and an answer is exact."""
+    if value is None or (known is not None and f"{value:.4g}" == f"{known.value:.4g}"):
+        return None
+    return float(f"{value:.4g}")
 
 
 def _natural(name: str) -> tuple[tuple[int, int, str], ...]:

@@ -3,7 +3,7 @@
 ``at_s`` is the run's clock: wall seconds since the run began, over its time scale.
 """
 
-from typing import Annotated, Literal
+from typing import Annotated, Literal, NamedTuple
 
 from pydantic import BaseModel, ConfigDict, Field, TypeAdapter
 
@@ -11,12 +11,12 @@ StatusAfter = Literal["idle", "offline", "quarantined"]
 
 
 class _Event(BaseModel):
-    model_config = ConfigDict(frozen=True, extra="forbid")
+    model_config = ConfigDict(frozen=True, extra="forbid", ser_json_inf_nan="strings")
     at_s: float
 
 
 class Began(_Event):
-    """The first line: which run this is."""
+    """The first line: which run this is, its ``config.toml`` word for word, and the digest of the model it begins with."""
 
     kind: Literal["began"] = "began"
     run: str
@@ -25,6 +25,8 @@ class Began(_Event):
     package_version: str
     protocol: int
     model_bytes: int
+    model_sha256: str | None = None
+    config: str | None = None
 
 
 class Joined(_Event):
@@ -45,8 +47,23 @@ class Started(_Event):
     names: list[str]
 
 
+class Heard(NamedTuple):
+    """What a device has said of its link and its CPU; None where that is not news."""
+
+    device: int
+    gain: float | None
+    cpu_hz: float | None
+
+
+class Told(_Event):
+    """What the devices said of themselves since the last such line, as far as it was news: decisions see it from here on."""
+
+    kind: Literal["told"] = "told"
+    facts: list[Heard]
+
+
 class Opened(_Event):
-    """A synchronous round begins: all who take it train the same model."""
+    """A round begins: a channel is free. All who take a synchronous round train the same model."""
 
     kind: Literal["opened"] = "opened"
     round: int
@@ -73,7 +90,7 @@ class Asked(_Event):
 
 
 class Declined(_Event):
-    """The device asked last does not take the round; it is offline if it did not answer at all."""
+    """The device does not take the round it was asked for last; it is offline if it did not answer at all."""
 
     kind: Literal["declined"] = "declined"
     device: int
@@ -90,8 +107,14 @@ class Passed(_Event):
     round: int
 
 
+class Offered(_Event):
+    """Channels that nobody took are offered again: so much later they may be others."""
+
+    kind: Literal["offered"] = "offered"
+
+
 class Dispatched(_Event):
-    """The device asked last took the round: its task, bound to it and to the model's version, and what it predicted.
+    """The device took the round it was asked for last: its task, bound to it and to the model's version, and what it predicted.
 
     ``samples`` is D_n(t); without, it is the number that the device joined with.
     """
@@ -140,7 +163,7 @@ class Applied(_Event):
 
     Of a synchronous run: it is kept (``upload``), and mixed in when its round is closed; ``version`` is that of the round.
     The aggregation's state is had back from ``state``, or by applying ``upload`` to the one before; without either it is the
-    one that a run would begin with.
+    one that a run would begin with. ``model_sha256`` is the digest of the file that the new version was written to.
     """
 
     kind: Literal["applied"] = "applied"
@@ -162,6 +185,7 @@ class Applied(_Event):
     sources: dict[str, str]
     link_s: float
     uploaded_bytes: int
+    model_sha256: str | None = None
     upload: KeptUpload | None = None
     state: KeptState | None = None
 
@@ -193,6 +217,7 @@ class Closed(_Event):
     version: int
     changed: bool
     took_s: float
+    model_sha256: str | None = None
     state: KeptState | None = None
 
 
@@ -244,9 +269,22 @@ class Measured(_Event):
 
 
 class Resumed(_Event):
-    """The edge server was started again."""
+    """The edge server was started again; questions that were open then are answered by nobody."""
 
     kind: Literal["resumed"] = "resumed"
+
+
+class Repaired(_Event):
+    """What was on disk was damaged, and the run went back to the last state that verified: the line before this one.
+
+    ``lines`` and the ``uploads`` among them were cut off; they are in ``folder``.
+    """
+
+    kind: Literal["repaired"] = "repaired"
+    version: int
+    lines: int
+    uploads: int
+    folder: str
 
 
 class Stopped(_Event):
@@ -260,11 +298,13 @@ Event = (
     Began
     | Joined
     | Started
+    | Told
     | Opened
     | Filled
     | Asked
     | Declined
     | Passed
+    | Offered
     | Dispatched
     | Applied
     | GivenUp
@@ -275,6 +315,7 @@ Event = (
     | Released
     | Measured
     | Resumed
+    | Repaired
     | Stopped
 )
 EVENT: TypeAdapter[Event] = TypeAdapter(Annotated[Event, Field(discriminator="kind")])

@@ -1,17 +1,29 @@
 """A run folder that follows a ledger at the broker, line by line, until it can be opened as a run of its own."""
 
-import json
 import os
+from contextlib import suppress
 from pathlib import Path
 
 from fedtwin.errors import FedtwinError, ServedElsewhereError, TakenOverError
 from fedtwin.files import write_whole
-from fedtwin.live.run.events import EVENT, Event, Stopped
-from fedtwin.live.run.ledger import LEDGER_NAME, Ledger, cut_torn_line
-from fedtwin.live.run.stream_ledger import FILES_HEADER, MODELS, StreamLedger, object_name, path_of
+from fedtwin.live.run import chain
+from fedtwin.live.run.events import EVENT, Stopped
+from fedtwin.live.run.ledger import (
+    LEDGER_NAME,
+    SEGMENT_LINES,
+    DamageError,
+    Ledger,
+    cut_torn_line,
+    first_lines,
+    lines_after,
+    segment_path,
+)
+from fedtwin.live.run.model import MODELS
+from fedtwin.live.run.snapshots import lines_of, snapshots_in
+from fedtwin.live.run.stream_ledger import FILES_HEADER, StreamLedger, object_name, path_of
 from fedtwin.live.wire.box import Box
-from fedtwin.live.wire.objects import ObjectError
-from fedtwin.live.wire.tape import MissingTapeError, Tape
+from fedtwin.live.wire.ports import MissingError, ObjectError
+from fedtwin.live.wire.tape import Tape
 
 MOST_AT_ONCE = 256
 
@@ -22,28 +34,47 @@ class Follower:
     def __init__(self, folder: Path, tape: Tape, box: Box) -> None:
         self._folder, self._path, self._tape, self._box = folder, folder / LEDGER_NAME, tape, box
         (folder / MODELS).mkdir(parents=True, exist_ok=True)
-        self._compared = False
+        self._compared, self._digits = False, ""
         self.lines, self.finished = 0, False
 
     async def catch_up(self) -> None:
-        """The folder has all that the tape had when this began. What only the folder has did not happen: it is cut off."""
-        if not self._compared:
-            self.lines = await self._cut_to_what_is_common()
-            self._compared = True
-        last = (await self._tape.last()).number
-        while entries := await self._tape.read(self.lines, min(MOST_AT_ONCE, last - self.lines)):
-            ledger = Ledger(self._path, fsync=False)
+        """The folder has all that the tape had when this began. What only the folder has did not happen: it is cut off.
+
+        Nothing is done where the tape is empty, and the folder is not: the broker has lost it, the folder has all there is.
+        """
+        self._compared = self._compared or await self._cut_to_what_is_common()
+        last = (await self._tape.last()).number if self._compared else 0
+        while self.lines < last:
+            most = min(MOST_AT_ONCE, last - self.lines, SEGMENT_LINES - self.lines % SEGMENT_LINES)
+            entries = await self._tape.read(self.lines, most)
+            if not entries:
+                return
+            ledger = Ledger(self._segment(), fsync=False, after=self._digits)
             try:
                 for entry in entries:
-                    event = EVENT.validate_json(entry.data)
-                    ledger.append(event)
-                    self.lines, self.finished = entry.number, isinstance(event, Stopped) and event.finished
+                    self._take(ledger, entry.number, entry.data)
             finally:
                 ledger.close()
 
+    def _segment(self) -> Path:
+        """The last one, or a new one where that is full: who has a snapshot from the box reads on from there."""
+        full = self.lines % SEGMENT_LINES == 0
+        return segment_path(self._path, self.lines + 1 if full else first_lines(self._path)[-1])
+
+    def _take(self, ledger: Ledger, number: int, line: bytes) -> None:
+        """As it is: the same bytes, if they follow."""
+        event, digits = chain.unsealed(line)
+        if digits is None or not chain.follows(event, digits, self._digits):
+            raise DamageError(f"The ledger {self._tape.name!r} at the broker is damaged: line {number} does not follow.")
+        ledger.append_line(line, digits)
+        self.lines, self._digits, self.finished = number, digits, _is_the_end(event)
+
     async def fetch_files(self) -> None:
-        """The folder has the files of the box, and no others."""
-        there = await files_there(self._tape, self._box)
+        """The folder has the files of the box, and no other models; what it has, where the broker has lost the box."""
+        try:
+            there = await files_there(self._tape, self._box)
+        except MissingError:
+            return
         for path in (self._folder / MODELS).glob("*.safetensors"):
             if path.name not in there:
                 path.unlink()
@@ -57,22 +88,33 @@ class Follower:
             except ObjectError as error:
                 raise FedtwinError(f"The file {name!r} of the run cannot be had from the broker: {error}.") from None
 
-    async def _cut_to_what_is_common(self) -> int:
-        """An edge server that was taken over, or was refused, may have lines of its own at the end."""
-        if not self._path.exists():
-            return 0
+    async def _cut_to_what_is_common(self) -> bool:
+        """An edge server that was taken over, or refused, may have lines of its own at the end. False: the tape is empty."""
+        firsts, last = first_lines(self._path), (await self._tape.last()).number
+        if not firsts or not last:
+            return not firsts
         cut_torn_line(self._path)
-        lines = self._path.read_bytes().splitlines(keepends=True)
-        last = (await self._tape.last()).number
-        count = min(len(lines), last)
-        while count and (await self._tape.read(count - 1, 1))[0].data != _canonical(lines[count - 1]):
-            count -= 1
-        if last and lines and not count:
-            raise FedtwinError(f"The ledger {self._tape.name!r} at the broker is of another run than {str(self._folder)!r}.")
-        if last:  # else the broker has lost it, and the folder has all there is
-            os.truncate(self._path, sum(len(line) for line in lines[:count]))
-            return count
-        return len(lines)
+        for first in reversed(firsts):
+            lines = segment_path(self._path, first).read_bytes().splitlines(keepends=True)
+            count = max(min(len(lines), last - first + 1), 0)
+            while count and (await self._tape.read(first + count - 2, 1))[0].data != lines[count - 1]:
+                count -= 1
+            if count:
+                self._cut(first, lines[:count])
+                return True
+        raise FedtwinError(f"The ledger {self._tape.name!r} at the broker is of another run than {str(self._folder)!r}.")
+
+    def _cut(self, first: int, lines: list[bytes]) -> None:
+        """The folder ends with these lines of the segment that begins with line ``first``."""
+        event, digits = chain.unsealed(lines[-1])
+        self.lines, self._digits = first - 1 + len(lines), digits or ""
+        self.finished = _is_the_end(event)
+        for path in snapshots_in(self._folder):
+            if lines_of(path) > self.lines:
+                path.unlink()
+        for later in reversed([one for one in first_lines(self._path) if one > first]):
+            segment_path(self._path, later).unlink()
+        os.truncate(segment_path(self._path, first), sum(map(len, lines)))
 
 
 async def attached(folder: Path, tape: Tape, box: Box, *, new: bool) -> StreamLedger:
@@ -81,15 +123,16 @@ async def attached(folder: Path, tape: Tape, box: Box, *, new: bool) -> StreamLe
         await _make_room(tape, box)
     await tape.make()
     await box.make()
-    lines = (folder / LEDGER_NAME).read_bytes().splitlines()
     last = await tape.last()
-    if last.number > len(lines) or (last.number and last.data != _canonical(lines[last.number - 1])):
+    lines = [*lines_after(folder / LEDGER_NAME, max(last.number - 1, 0))]
+    if last.number and (not lines or lines.pop(0) != last.data):
         raise TakenOverError(
             f"The ledger {tape.name!r} at the broker is ahead of {str(folder)!r}: another edge server writes it."
         )
     ledger = StreamLedger(folder, tape, box, number=last.number, there=await files_there(tape, box))
-    for line in lines[last.number :]:
-        ledger.send(_event(line))
+    for line in lines:
+        event, digits = chain.unsealed(line)
+        ledger.send(EVENT.validate_json(event), line, digits or "")
     return ledger
 
 
@@ -114,24 +157,21 @@ async def _make_room(tape: Tape, box: Box) -> None:
     """A new run of a name takes the place of one that is finished; one that is not is not thrown away."""
     try:
         last = await tape.last()
-    except MissingTapeError:
+    except MissingError:
         return
     if not last.number:
         return
-    event = EVENT.validate_json(last.data)
-    if not (isinstance(event, Stopped) and event.finished):
+    if not _is_the_end(chain.unsealed(last.data)[0]):
         raise ServedElsewhereError(
             f"The broker has the ledger {tape.name!r} of a run that is not finished: go on with it by --state DIR --standby, "
             "or give this run another name with --run NAME."
         )
-    for name in await box.names():
-        await box.remove(name)
+    with suppress(MissingError):
+        for name in await box.names():
+            await box.remove(name)
     await tape.remove()
 
 
-def _event(line: bytes) -> Event:
-    return EVENT.validate_python({key: value for key, value in json.loads(line).items() if key != "chain"})
-
-
-def _canonical(line: bytes) -> bytes:
-    return _event(line).model_dump_json(exclude_none=True).encode()
+def _is_the_end(event: bytes) -> bool:
+    stopped = EVENT.validate_json(event)
+    return isinstance(stopped, Stopped) and stopped.finished

@@ -1,73 +1,174 @@
 """The ledger: one event per line, appended before it takes effect outside. What is in it has happened, what is not has not."""
 
+import math
 import os
 from collections.abc import Iterator
+from itertools import pairwise
 from pathlib import Path
 
 from pydantic import ValidationError
 
 from fedtwin.errors import FedtwinError
 from fedtwin.files import plain_file
+from fedtwin.live.run import chain
 from fedtwin.live.run.events import EVENT, Event
+from fedtwin.live.wire.ports import Disk
+from fedtwin.live.wire.real import DISK
 
 LEDGER_NAME = "ledger.jsonl"
+SEGMENT_LINES = 20_000
+CHANGED = "it is not as it was written"
+BROKEN = f"{CHANGED}, or lines before it are missing, doubled or moved"
+
+
+class DamageError(FedtwinError):
+    """What is on disk is not what was written there."""
 
 
 class Ledger:
-    """An append goes to the system at once, so it survives the end of the process; with ``fsync`` also a loss of power."""
+    """An append goes to the system at once, so it survives the end of the process; with ``fsync`` also a loss of power.
 
-    def __init__(self, path: Path, *, fsync: bool) -> None:
-        self._path, self._fsync = path, fsync
-        self._file = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o644)
+    ``after`` are the digits of the last line that is there (``LedgerReader.digits``).
+    """
+
+    def __init__(self, path: Path, *, fsync: bool, after: str = "", disk: Disk = DISK) -> None:
+        self._path, self._fsync, self.digits, self._disk = path, fsync, after, disk
+        self._file = disk.append_to(path)
         self._torn = False
 
     def append(self, event: Event) -> None:
         """Or ``FedtwinError``: the run ends then, because nothing may follow a line that is not whole."""
-        line = event.model_dump_json(exclude_none=True).encode() + b"\n"
+        self.append_line(*sealed(event, self.digits))
+
+    def append_line(self, line: bytes, digits: str) -> None:
+        """One that was ``sealed`` before, as it is, and its digits."""
         try:
             if self._torn:
                 raise OSError(0, "an earlier line could not be finished")
             self._torn = True
-            written = os.write(self._file, line)
+            written = self._file.write(line)
             while written < len(line):
-                written += os.write(self._file, line[written:])
+                written += self._file.write(line[written:])
             if self._fsync:
-                os.fsync(self._file)
-            self._torn = False
+                self._file.sync()
+            self._torn, self.digits = False, digits
         except OSError as error:
             raise FedtwinError(f"The ledger {str(self._path)!r} cannot be written: {error.strerror}.") from None
 
+    def begin_segment(self, path: Path) -> None:
+        """What is appended from now on goes there; with ``fsync`` the new file itself survives a loss of power."""
+        try:
+            self._disk.write_whole(path, b"", fsync=self._fsync)
+            file = self._disk.append_to(path)
+        except OSError as error:
+            raise FedtwinError(f"The ledger {str(path)!r} cannot be written: {error.strerror}.") from None
+        self.close()
+        self._path, self._file = path, file
+
     def close(self) -> None:
-        os.close(self._file)
+        self._file.close()
+
+
+def sealed(event: Event, before: str) -> tuple[bytes, str]:
+    """An event as a line after one with the digits ``before``, and its own digits."""
+    return chain.sealed(event.model_dump_json(exclude_none=True).encode(), before)
+
+
+def segment_path(path: Path, first: int) -> Path:
+    """A ledger is in segments, each named by its first line's number: ``ledger.jsonl``, ``ledger-000000020001.jsonl``, …"""
+    return path if first == 1 else path.with_name(f"{path.stem}-{first:012d}{path.suffix}")
+
+
+def first_lines(path: Path) -> list[int]:
+    """Of all segments that are there, in order."""
+    names = sorted(path.parent.glob(f"{path.stem}-*{path.suffix}"))
+    later = [int(digits) for name in names if (digits := name.stem.removeprefix(f"{path.stem}-")).isdecimal()]
+    return [1, *later] if path.exists() else later
 
 
 class LedgerReader:
-    """Reads on from where it stopped, while the ledger may still be written."""
+    """Reads on from where it stopped, through all segments, while the last may still be written; or from after ``line`` lines,
+    the last of which has these ``digits``.
 
-    def __init__(self, path: Path) -> None:
+    ``digits`` are None where lines are not chained: in a ledger from before they were.
+    """
+
+    def __init__(self, path: Path, *, line: int = 0, digits: str | None = "") -> None:
         self._path = path
-        self._place = self.line = 0
+        self.segment, self.place = segment_path(path, line + 1), 0
+        self.line, self.digits = line, digits
 
     def read(self) -> Iterator[Event]:
         """Every event that was written whole. The last line may be torn, or not finished yet; any other is an error."""
         try:
-            with plain_file(self._path).open("rb") as file:
-                file.seek(self._place)
-                for line in file:
-                    if not line.endswith(b"\n"):
-                        return
-                    self._place += len(line)
-                    self.line += 1
-                    try:
-                        yield EVENT.validate_json(line)
-                    except ValidationError as error:
-                        raise self.damage(error.errors()[0]["msg"]) from None
+            if self.line == 0 or self.segment.exists():
+                yield from self._rest()
+            while (following := segment_path(self._path, self.line + 1)) != self.segment and following.exists():
+                self.segment, self.place = following, 0
+                yield from self._rest()
+        except FileNotFoundError:
+            self._require_no_gap()
+            raise self._unreadable("No such file or directory") from None
         except OSError as error:
-            raise FedtwinError(f"The ledger {str(self._path)!r} cannot be read: {error.strerror}.") from None
+            raise self._unreadable(error.strerror) from None
+        self._require_no_gap()
 
-    def damage(self, what: str) -> FedtwinError:
+    def _rest(self) -> Iterator[Event]:
+        with plain_file(self.segment).open("rb") as file:
+            file.seek(self.place)
+            for line in file:
+                if not line.endswith(b"\n"):
+                    return
+                event = self._read(line)
+                self.place += len(line)
+                yield event
+
+    def _require_no_gap(self) -> None:
+        later = [first for first in first_lines(self._path) if first > self.line + 1]
+        if later:
+            raise DamageError(
+                f"Lines {self.line + 1} to {min(later) - 1} of {str(self._path)!r} are not there: until their segments are put "
+                f"back, neither the twin nor the tables of this run can be drawn."
+            )
+
+    def _unreadable(self, why: str | None) -> FedtwinError:
+        return FedtwinError(f"The ledger {str(self.segment)!r} cannot be read: {why}.")
+
+    def _read(self, line: bytes) -> Event:
+        self.line += 1
+        event, digits = chain.unsealed(line)
+        if self.line == 1 and digits is None:
+            self.digits = None
+        if self.digits is None:
+            if digits is not None:
+                raise self.damage("it is chained, and the lines before it are not")
+        elif digits is None or not chain.follows(event, digits, self.digits):
+            raise self.damage(CHANGED if self.line == 1 else BROKEN)
+        self.digits = digits
+        try:
+            return EVENT.validate_json(event)
+        except ValidationError as error:
+            raise self.damage(error.errors()[0]["msg"]) from None
+
+    def impossible(self, event: Event, error: Exception) -> DamageError:
+        """It was read last, and does not fit the state."""
+        return self.damage(f"{event.kind} cannot have happened there ({type(error).__name__}: {error})")
+
+    def damage(self, what: str) -> DamageError:
         """The line that was read last cannot be."""
-        return FedtwinError(f"{str(self._path)!r} is damaged in line {self.line}: {what}.")
+        return DamageError(f"{str(self.segment)!r} is damaged in line {self.line}: {what}.")
+
+
+def lines_after(path: Path, number: int) -> Iterator[bytes]:
+    """All lines from after so many, as they are, through all segments; ``DamageError`` where some are not there."""
+    for first, following in pairwise([*first_lines(path), math.inf]):
+        if following <= number + 1:
+            continue
+        if first > number + 1:
+            raise DamageError(f"Lines {number + 1} to {first - 1} of {str(path)!r} are not there: put their segments back.")
+        lines = segment_path(path, int(first)).read_bytes().splitlines(keepends=True)
+        yield from lines[number - int(first) + 1 :]
+        number = max(number, int(first) - 1 + len(lines))
 
 
 def read_events(path: Path) -> Iterator[Event]:
@@ -75,8 +176,9 @@ def read_events(path: Path) -> Iterator[Event]:
     return LedgerReader(path).read()
 
 
-def cut_torn_line(path: Path) -> None:
-    """A line the killed writer did not finish never happened: it is cut off."""
+def cut_torn_line(ledger: Path) -> None:
+    """A line the killed writer did not finish never happened: it is cut off the last segment."""
+    path = segment_path(ledger, first_lines(ledger)[-1])
     with path.open("rb+") as file:
         file.seek(0, os.SEEK_END)
         end = file.tell()

@@ -5,10 +5,12 @@ acknowledged. Whatever is killed in between, the ledger says what has happened; 
 """
 
 import logging
+from collections import OrderedDict
 from collections.abc import Callable
+from copy import deepcopy
 from pathlib import Path
 
-from fedtwin.config import config_hash, load_config
+from fedtwin import __version__
 from fedtwin.errors import FedtwinError
 from fedtwin.learning.aggregation import Upload
 from fedtwin.live.logs import say
@@ -17,43 +19,53 @@ from fedtwin.live.run.admission import Admitted, NotAdmitted
 from fedtwin.live.run.clock import RunClock
 from fedtwin.live.run.core import Core, OpenTask
 from fedtwin.live.run.events import Event
-from fedtwin.live.run.ledger import LEDGER_NAME, Ledger, cut_torn_line, read_events
-from fedtwin.live.run.model import LiveModel
+from fedtwin.live.run.ledger import LEDGER_NAME, DamageError, Ledger, cut_torn_line, segment_path
+from fedtwin.live.run.model import MODELS, LiveModel
+from fedtwin.live.run.past import beginning_of, pasts_of, settings_of
+from fedtwin.live.run.snapshots import Taken, write_snapshot
 from fedtwin.live.run.stream_ledger import StreamLedger
-from fedtwin.live.run.trail import Trail
+from fedtwin.live.run.survey import newest_of, told
+from fedtwin.live.run.tasks import remember
+from fedtwin.live.wire.ports import Clock, Disk
 from fedtwin.live.wire.protocol import PROTOCOL_VERSION, Done, Failed
-from fedtwin.records.files import CONFIG_NAME, LOCK_NAME, SUMMARY_NAME
+from fedtwin.live.wire.real import CLOCK, DISK
+from fedtwin.records.files import LOCK_NAME, SUMMARY_NAME
 from fedtwin.records.lock import Lock
 
-MODELS = "models"
 Listener = Callable[[Event, "LiveRun"], None]
 
 
 class LiveRun:
     """The run in a folder. ``commit`` is the only way anything happens."""
 
-    def __init__(self, folder: Path, *, resumed: bool, lock: Lock | None = None) -> None:
-        self.folder = folder
+    def __init__(
+        self, folder: Path, *, resumed: bool, lock: Lock | None = None, clock: Clock = CLOCK, disk: Disk = DISK
+    ) -> None:
+        self.folder, self._disk = folder, disk
         self.listeners: list[Listener] = []
+        self.failure: FedtwinError | None = None
+        self._unwritten: OrderedDict[tuple[str, str], int] = OrderedDict()
         self._stream: StreamLedger | None = None
         self._lock = lock or Lock(folder / LOCK_NAME)
         try:
-            self.config = load_config(folder / CONFIG_NAME)
-            self.core = Core(self.config)
+            cut_torn_line(folder / LEDGER_NAME)
+            began = beginning_of(folder)
+            self.config = settings_of(folder, began)
+            past = next(pasts_of(folder, self.config))
+            self._kept, self.core = past.kept, Core(self.config, past.state)
             fsync = self.core.live.fsync
-            path = folder / LEDGER_NAME
-            cut_torn_line(path)
-            self._before, trail = Trail(), Trail()
-            for event in read_events(path):
-                self.core.apply(event)
-                if isinstance(event, events.Applied | events.Closed):
-                    self._before, trail = trail, trail.after(event)
-            _check_it_is_the_same(self.core, folder)
-            began = self.core.began
-            self._clock = RunClock(self.core.live.time_scale, self.core.last_at_s, began.wall_s if began is not None else None)
-            self._ledger = Ledger(path, fsync=fsync)
-            self.model = LiveModel(folder / MODELS, self.config, version=self.core.version, trail=trail, fsync=fsync)
+            try:
+                past.replay()
+                _check_it_can_go_on(self.core, folder, began)
+                self.model = LiveModel(folder / MODELS, self.config, self._kept, fsync=fsync, disk=disk)
+                _check_no_line_is_missing_at_the_end(folder, self._kept.version)
+            except DamageError as error:
+                raise told(error, folder, self.config) from None
+            self._clock = RunClock(self.core.live.time_scale, self.core.last_at_s, began.wall_s, clock)
+            self._ledger = Ledger(past.reader.segment, fsync=fsync, after=past.reader.digits or "", disk=disk)
             self._remove_what_is_not_needed()
+            if self._kept.segment_is_full and past.reader.place > 0:
+                self._begin_segment()
             if resumed and not self.core.finished:
                 self.commit(events.Resumed(at_s=self.now_s()))
         except BaseException:
@@ -74,9 +86,35 @@ class LiveRun:
         return self._clock.at_s(broker_wall_s)
 
     def commit(self, event: Event) -> None:
-        """It is in the ledger, and so it has happened; where that is at the broker, outside only when it is ``settled``."""
-        (self._stream or self._ledger).append(event)
+        """It is in the ledger, and so it has happened; where that is at the broker, outside only when it is ``settled``.
+
+        Where it cannot be written the run cannot go on: its ``failure``.
+        """
+        try:
+            (self._stream or self._ledger).append(event)
+        except FedtwinError as error:
+            self.failure = error
+            raise
+        self._kept.happened(event)
         self._happened(event)
+        if self._kept.segment_is_full:
+            self._begin_segment()
+
+    def _begin_segment(self) -> None:
+        """A snapshot first: whoever reads on from it begins in the new segment."""
+        taken = Taken((self._stream or self._ledger).digits, deepcopy(self._kept), self.core.state.snapshot())
+        if self._stream is None:
+            self._write_segment(taken)
+        else:  # when the folder has the lines before it
+            self._stream.then(lambda: self._write_segment(taken))
+
+    def _write_segment(self, taken: Taken) -> None:
+        try:
+            write_snapshot(self.folder, taken, fsync=self.core.live.fsync, disk=self._disk)
+        except OSError as error:
+            say(logging.WARNING, "no snapshot could be written, the segment goes on", reason=error.strerror)
+            return
+        self._ledger.begin_segment(segment_path(self.folder / LEDGER_NAME, taken.kept.lines + 1))
 
     def write_to(self, stream: StreamLedger) -> None:
         """From now on the ledger is at the broker, and the folder has a copy."""
@@ -89,7 +127,10 @@ class LiveRun:
             await self._stream.settled()
 
     def _happened(self, event: Event) -> None:
-        self.core.apply(event)
+        self.core.state.apply(event)
+        self._tell(event)
+
+    def _tell(self, event: Event) -> None:
         for listener in self.listeners:
             listener(event, self)
 
@@ -101,12 +142,14 @@ class LiveRun:
 
     def refuse(self, name: str, what: str, reason: str, token: str | None = None) -> None:
         """Counted always, written down the 1st, 2nd, 4th, 8th, … time: a device that floods does not fill the disk."""
-        event = self.core.refuse(name, what, reason, self.now_s(), token)
+        kind = name, reason.partition(":")[0]
+        event = self.core.refuse(name, what, reason, self.now_s(), token, unwritten=self._unwritten.pop(kind, 0))
         if event.count & (event.count - 1) == 0:
             self.commit(event)
             say(logging.WARNING, "refused", device=name, what=what, reason=reason, count=event.count)
         else:
-            self._happened(event)
+            remember(self._unwritten, kind, event.count - self.core.refusals.get(kind, 0))
+            self._tell(event)
 
     def quarantine(self, name: str, reason: str) -> None:
         """The device is left out; a task it has is over."""
@@ -210,13 +253,15 @@ class LiveRun:
             sources={**sources, "cpu_hz": done.cpu_source},
             link_s=done.link_s.value,
             uploaded_bytes=done.model_bytes,
+            model_sha256=None if core.sync else model.sha256,
             upload=kept if isinstance(kept, events.KeptUpload) else None,
             state=kept if isinstance(kept, events.KeptState) else None,
         )
-        self._commit_to_the_model(event)
-        if model.needs_start or self._files or model.trail.files:
+        self.commit(event)
+        if model.needs_start or self._files or self._kept.files or self._kept.anchors != self._anchors:
             self._remove_what_is_not_needed()
-        else:
+        elif old_version - 1 not in self._kept.versions(starts=False):
+            self._kept.models.pop(old_version - 1, None)
             model.forget(old_version - 1)
 
     def close_round(self) -> bool:
@@ -228,46 +273,47 @@ class LiveRun:
         mixed = model.round_mixed(uploads)
         version = core.version + bool(uploads)
         kept = model.save_round(core.round, version, mixed)
-        self._commit_to_the_model(core.close_round(at_s, version, changed=mixed.changed, state=kept))
+        closed = core.close_round(at_s, version, changed=mixed.changed, state=kept)
+        self.commit(closed.model_copy(update={"model_sha256": model.sha256}))
         self._remove_what_is_not_needed()
         return True
 
-    def _commit_to_the_model(self, event: events.Applied | events.Closed) -> None:
-        """Its files are on disk, and the trail that leads to them grows with the event."""
-        self.commit(event)
-        self._before, self.model.trail = self.model.trail, self.model.trail.after(event)
-
     def _remove_what_is_not_needed(self) -> None:
-        """What gave the state back before the last upload stays, in case the ledger's last line is lost with the power."""
-        trails, starts = (self._before, self.model.trail), self.model.needs_start
-        versions = self._versions_needed().union(*(trail.versions(starts=starts) for trail in trails))
-        self._files = trails[0].files | trails[1].files
+        versions = self._kept.versions(starts=self.model.needs_start) | self._starts_of_tasks()
+        self._files, self._anchors = self._kept.files, self._kept.anchors
+        self._kept.forget_all_but(versions)
         self.model.keep_only(versions, self._files)
 
-    def _versions_needed(self) -> set[int]:
-        """The newest, the one before in case the last line of the ledger is lost with the power, and those of tasks whose
-        upload would be taken.
-        """
+    def _starts_of_tasks(self) -> set[int]:
+        """The versions that tasks began with whose upload would be taken."""
         live, version = self.core.live, self.core.version
         tasks = [*self.core.open.values()] if self.model.needs_start else []
         if self.model.needs_start and live.late == "mix":
             tasks += self.core.given_up.values()
         starts = {task.sent.version for task in tasks}
-        return {version, version - 1, *(start for start in starts if version - start <= live.max_staleness)}
+        return {start for start in starts if version - start <= live.max_staleness}
 
 
-def _check_it_is_the_same(core: Core, path: Path) -> None:
-    """Settings, protocol and code are those the run was begun with, and it is not finished."""
-    began, folder = core.began, str(path)
-    if began is None:
-        raise FedtwinError(f"{folder!r} cannot be resumed: the ledger is empty, the run never began; remove the folder.")
-    if began.config_hash != config_hash(core.config, load_models=False):
-        raise FedtwinError(
-            f"{folder!r} cannot be resumed: config.toml, or a file or code it names, has changed since the run began."
+def _check_no_line_is_missing_at_the_end(folder: Path, version: int) -> None:
+    """A model is on disk before its line is, and no more than one."""
+    newest = newest_of(path.name for path in (folder / MODELS).iterdir())
+    if newest > version + 1:
+        path = str(folder / LEDGER_NAME)
+        raise DamageError(
+            f"{path!r} ends with version {version} of the model, and version {newest} is on disk: its end is missing"
         )
+
+
+def _check_it_can_go_on(core: Core, path: Path, began: events.Began) -> None:
+    """It speaks our protocol, and is not finished; that another fedtwin began it is said."""
+    folder = str(path)
     if began.protocol != PROTOCOL_VERSION:
         raise FedtwinError(
             f"{folder!r} cannot be resumed: the run speaks protocol {began.protocol}, this is {PROTOCOL_VERSION}."
         )
     if core.finished and (path / SUMMARY_NAME).exists():
         raise FedtwinError(f"{folder!r} cannot be resumed: this run is finished, there is nothing to resume.")
+    if began.package_version != __version__:
+        say(
+            logging.WARNING, "the run was begun by another version of fedtwin", begun_by=began.package_version, this=__version__
+        )

@@ -3,6 +3,7 @@
 import hashlib
 import json
 from collections.abc import Iterable
+from fnmatch import fnmatch
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -10,16 +11,20 @@ import numpy as np
 
 from fedtwin.config import Config
 from fedtwin.errors import FedtwinError
-from fedtwin.files import DRAFTS, write_whole
+from fedtwin.files import DRAFTS
 from fedtwin.learning.aggregation import Upload, aggregation_of
 from fedtwin.learning.aggregation.held import Held
 from fedtwin.learning.aggregation.refusals import newest_counters
 from fedtwin.learning.layout import Weights
 from fedtwin.live.run import events
-from fedtwin.live.run.trail import Trail
+from fedtwin.live.run.ledger import DamageError
+from fedtwin.live.run.trail import Kept
+from fedtwin.live.wire.ports import Disk
 from fedtwin.live.wire.protocol import UPLOAD_SLACK_BYTES
+from fedtwin.live.wire.real import DISK
 from fedtwin.live.wire.tensors import Codec, UnfitError, read_model
 
+MODELS = "models"
 MOST_UPLOADS_OF_A_SMALL_STATE = 16
 
 
@@ -34,18 +39,19 @@ class Mixed(NamedTuple):
 class LiveModel:
     """One file per version that is still needed; the newest is ``weights`` and, as bytes, ``encoded``.
 
-    ``trail`` says which files give the aggregation's state back.
+    ``kept`` says which files give the aggregation's state back, and the digest of each: what is read is held against it.
     """
 
-    def __init__(self, folder: Path, config: Config, *, version: int, trail: Trail, fsync: bool) -> None:
-        self._folder, self._fsync = folder, fsync
+    def __init__(self, folder: Path, config: Config, kept: Kept, *, fsync: bool, disk: Disk = DISK) -> None:
+        self._folder, self._kept, self._fsync, self._disk = folder, kept, fsync, disk
         self._rule = aggregation_of(config)
         self.needs_start, self._sync = self._rule.needs_start, config.run.mode == "sync"
-        self.encoded = self._read(model_path(folder, version).name, "model")
-        layout, self.weights = read_model(self.encoded, str(model_path(folder, version)))
+        newest = model_path(folder, kept.version)
+        self.encoded = self._read_model(kept.version)
+        self.sha256 = digest_of(self.encoded)
+        layout, self.weights = read_model(self.encoded, str(newest))
         self.codec = Codec(layout)
-        self.trail = trail
-        self._state = self._recovered(version)
+        self._state = self._recovered(newest)
 
     @property
     def most_upload_bytes(self) -> int:
@@ -57,8 +63,8 @@ class LiveModel:
         if not self.needs_start:
             return self.weights
         try:
-            return self.codec.decode(model_path(self._folder, version).read_bytes())
-        except (OSError, UnfitError):
+            return self.codec.decode(self._read_model(version))
+        except (FedtwinError, UnfitError):
             return None
 
     def mixed(self, upload: Upload, counters: np.ndarray) -> Mixed:
@@ -75,18 +81,18 @@ class LiveModel:
         """
         self.weights, self._state = mixed.weights, mixed.state
         if mixed.changed or mixed.weights.counters.size:
-            self.encoded = self.codec.encode(mixed.weights)
+            self._encode(mixed.weights)
         kept: events.KeptUpload | events.KeptState | None = None
-        held, uploads = self._rule.hold(mixed.state, mixed.weights.floats), len(self.trail.since) + 1
+        held, uploads = self._rule.hold(mixed.state, mixed.weights.floats), len(self._kept.trail.since) + 1
         try:
             if not self._rule.is_initial(held, mixed.weights.floats):
                 if uploads > MOST_UPLOADS_OF_A_SMALL_STATE and 2 * held.size_bytes <= uploads * self.codec.size:
                     file, data = f"state-{version:012d}.safetensors", _encoded_state(held)
-                    kept = events.KeptState(file=file, sha256=_digest(data))
-                    write_whole(self._folder / file, data, fsync=self._fsync)
+                    kept = events.KeptState(file=file, sha256=digest_of(data))
+                    self._disk.write_whole(self._folder / file, data, fsync=self._fsync)
                 else:
                     kept = self.keep(version, told, upload, start=start)
-            write_whole(model_path(self._folder, version), self.encoded, fsync=self._fsync)
+            self._disk.write_whole(model_path(self._folder, version), self.encoded, fsync=self._fsync)
         except OSError as error:
             raise self._not_written(error) from None
         return kept
@@ -95,11 +101,11 @@ class LiveModel:
         """The upload as it came, on disk."""
         file, data = f"upload-{number:012d}.safetensors", self.codec.encode(upload)
         try:
-            write_whole(self._folder / file, data, fsync=self._fsync)
+            self._disk.write_whole(self._folder / file, data, fsync=self._fsync)
         except OSError as error:
             raise self._not_written(error) from None
         numbers = {"staleness": told.staleness, "samples": told.samples, "round": told.round}
-        return events.KeptUpload(file=file, sha256=_digest(data), start=start, **numbers)
+        return events.KeptUpload(file=file, sha256=digest_of(data), start=start, **numbers)
 
     def round_mixed(self, uploads: Iterable[events.Applied]) -> Mixed:
         """What the uploads of a synchronous round make of the model, in their order, when the round is closed."""
@@ -119,42 +125,47 @@ class LiveModel:
         it is the one a run begins with.
         """
         self.weights, self._state = mixed.weights, mixed.state
-        self.encoded = self.codec.encode(mixed.weights)
+        self._encode(mixed.weights)
         held = self._rule.hold(mixed.state, mixed.weights.floats)
         kept = None
         try:
             if not self._rule.is_initial(held, mixed.weights.floats):
                 file, data = f"state-{round_:012d}.safetensors", _encoded_state(held)
-                kept = events.KeptState(file=file, sha256=_digest(data))
-                write_whole(self._folder / file, data, fsync=self._fsync)
-            write_whole(model_path(self._folder, version), self.encoded, fsync=self._fsync)
+                kept = events.KeptState(file=file, sha256=digest_of(data))
+                self._disk.write_whole(self._folder / file, data, fsync=self._fsync)
+            self._disk.write_whole(model_path(self._folder, version), self.encoded, fsync=self._fsync)
         except OSError as error:
             raise self._not_written(error) from None
         return kept
+
+    def _encode(self, weights: Weights) -> None:
+        self.encoded = self.codec.encode(weights)
+        self.sha256 = digest_of(self.encoded)
 
     def _not_written(self, error: OSError) -> FedtwinError:
         return FedtwinError(f"The model cannot be written to {str(self._folder)!r}: {error.strerror}.")
 
     def keep_only(self, versions: Iterable[int], files: Iterable[str]) -> None:
         """Removes all other files, also those that a killed process left half-written."""
-        for draft in self._folder.glob(DRAFTS):
-            draft.unlink(missing_ok=True)
         wanted = {*files, *(model_path(self._folder, version).name for version in versions)}
-        for path in self._folder.glob("*.safetensors"):
-            if path.name not in wanted:
-                path.unlink(missing_ok=True)
+        for name in self._disk.names(self._folder):
+            if fnmatch(name, DRAFTS) or (name.endswith(".safetensors") and name not in wanted):
+                self._disk.remove(self._folder / name)
 
     def forget(self, version: int) -> None:
-        model_path(self._folder, version).unlink(missing_ok=True)
+        self._disk.remove(model_path(self._folder, version))
 
     def _mix(self, weights: Weights, state: Any, upload: Upload, counters: np.ndarray) -> Mixed:
         state, floats = self._rule.apply(state, weights.floats, upload)
         return Mixed(Weights(floats, newest_counters(weights.counters, counters)), state, floats is not weights.floats)
 
-    def _recovered(self, version: int) -> Any:
+    def _recovered(self, newest: Path) -> Any:
         """The aggregation's state, by doing again what was done since it was last written."""
-        trail, weights = self.trail, self.weights
+        trail, weights = self._kept.trail, self.weights
         since = () if self._sync else trail.since
+        for event in trail.since if self._sync else ():  # needed when the round is closed: what is damaged is said now
+            assert event.upload is not None
+            self._read_upload(event.upload)
         if since:
             weights = self._model_of(trail.version)
         state = self._rule.init(weights.floats) if trail.state is None else self._read_state(trail.state, weights)
@@ -167,13 +178,15 @@ class LiveModel:
         if self.codec.encode(weights) != self.codec.encode(self.weights):
             raise FedtwinError(
                 f"learning.aggregation = {self._rule.name!r} makes another model of the uploads that were kept than "
-                f"{str(model_path(self._folder, version))!r}: it does not give the same for the same, or is not what it was."
+                f"{str(newest)!r}: it does not give the same for the same, or is not what it was."
             )
         return state
 
     def _model_of(self, version: int) -> Weights:
-        name = model_path(self._folder, version).name
-        return self._decoded(name, self._read(name, "model"))
+        return self._decoded(model_path(self._folder, version).name, self._read_model(version))
+
+    def _read_model(self, version: int) -> bytes:
+        return self._read(model_path(self._folder, version).name, "model", self._kept.models.get(version))
 
     def _read_upload(self, kept: events.KeptUpload) -> Weights:
         return self._decoded(kept.file, self._read(kept.file, "upload", kept.sha256))
@@ -192,15 +205,15 @@ class LiveModel:
         except UnfitError as error:
             raise FedtwinError(f"{str(self._folder / name)!r} is damaged: {error}.") from None
 
-    def _read(self, name: str, what: str, sha256: str | None = None) -> bytes:
+    def _read(self, name: str, what: str, sha256: str | None) -> bytes:
         path = self._folder / name
         try:
-            data = path.read_bytes()
+            data = self._disk.read(path)
         except OSError as error:
-            needed = "" if sha256 is None else f", and the state of learning.aggregation = {self._rule.name!r} needs it"
-            raise FedtwinError(f"The {what} {str(path)!r} cannot be read: {error.strerror}{needed}.") from None
-        if sha256 is not None and _digest(data) != sha256:
-            raise FedtwinError(f"The {what} {str(path)!r} is damaged: it is not what the ledger says was written.")
+            needed = "" if what == "model" else f", and the state of learning.aggregation = {self._rule.name!r} needs it"
+            raise DamageError(f"The {what} {str(path)!r} cannot be read: {error.strerror}{needed}.") from None
+        if digest_of(data) != sha256:
+            raise DamageError(f"The {what} {str(path)!r} is damaged: it is not what the ledger says was written.")
         return data
 
 
@@ -212,7 +225,8 @@ def _encoded_state(held: Held) -> bytes:
     return save({"form": form, **arrays})
 
 
-def _digest(data: bytes) -> str:
+def digest_of(data: bytes) -> str:
+    """As the ledger has it."""
     return hashlib.sha256(data).hexdigest()
 
 

@@ -1,7 +1,7 @@
 """How a run begins in a new folder, and goes on in one that is there."""
 
+import logging
 import shutil
-import time
 from pathlib import Path
 
 from fedtwin import __version__
@@ -9,17 +9,22 @@ from fedtwin.config import Config, config_hash, load_config
 from fedtwin.errors import FedtwinError
 from fedtwin.files import write_whole
 from fedtwin.learning.aggregation import aggregation_of
+from fedtwin.live.logs import say
 from fedtwin.live.run import events
 from fedtwin.live.run.core import Core
 from fedtwin.live.run.ledger import LEDGER_NAME, Ledger
-from fedtwin.live.run.live_run import MODELS, LiveRun
-from fedtwin.live.run.model import model_path
+from fedtwin.live.run.live_run import LiveRun
+from fedtwin.live.run.model import MODELS, digest_of, model_path
+from fedtwin.live.run.past import has_ledger
+from fedtwin.live.run.repair import repair as go_back
+from fedtwin.live.wire.ports import Clock, Disk
 from fedtwin.live.wire.protocol import PROTOCOL_VERSION
+from fedtwin.live.wire.real import CLOCK, DISK
 from fedtwin.records.files import CONFIG_NAME, write_config
 from fedtwin.records.lock import Lock
 
 
-def begin(folder: Path, config: Config, run: str, initial: bytes) -> LiveRun:
+def begin(folder: Path, config: Config, run: str, initial: bytes, *, clock: Clock = CLOCK, disk: Disk = DISK) -> LiveRun:
     """A new run in a new folder, which is there whole or not at all."""
     Core(config)  # what is not for a live fleet is said before anything is made
     aggregation_of(config)
@@ -39,18 +44,20 @@ def begin(folder: Path, config: Config, run: str, initial: bytes) -> LiveRun:
             events.Began(
                 at_s=0.0,
                 run=run,
-                wall_s=time.time(),
+                wall_s=clock.wall_s(),
                 config_hash=config_hash(load_config(draft / CONFIG_NAME), load_models=False),
                 package_version=__version__,
                 protocol=PROTOCOL_VERSION,
                 model_bytes=len(initial),
+                model_sha256=digest_of(initial),
+                config=(draft / CONFIG_NAME).read_text(encoding="utf-8"),
             )
         )
         ledger.close()
         draft.rename(folder)
     except OSError as error:
         raise FedtwinError(f"out = {str(folder)!r} cannot be written: {error.strerror}.") from None
-    return LiveRun(folder, resumed=False)
+    return LiveRun(folder, resumed=False, clock=clock, disk=disk)
 
 
 def require_new(folder: Path) -> None:
@@ -59,8 +66,26 @@ def require_new(folder: Path) -> None:
         raise FedtwinError(f"out = {str(folder)!r} exists already: name a folder that does not, nothing is overwritten.")
 
 
-def resume(folder: Path, lock: Lock | None = None) -> LiveRun:
-    """A run that was begun before, as its ledger has it. ``lock``: the folder's, where it is held already."""
-    if not (folder / LEDGER_NAME).exists():
+def resume(folder: Path, *, repair: bool = False, lock: Lock | None = None, clock: Clock = CLOCK, disk: Disk = DISK) -> LiveRun:
+    """A run that was begun before, as its ledger has it; with ``repair`` it goes back to the last state that verifies.
+
+    ``lock``: the folder's, where it is held already.
+    """
+    require_ledger(folder)
+    if repair:
+        repaired(folder)
+    return LiveRun(folder, resumed=True, lock=lock, clock=clock, disk=disk)
+
+
+def require_ledger(folder: Path) -> None:
+    if not has_ledger(folder):
         raise FedtwinError(f"{str(folder)!r} is not the folder of a live run.")
-    return LiveRun(folder, resumed=True, lock=lock)
+
+
+def repaired(folder: Path) -> None:
+    """The run is back at the last state that verifies."""
+    if (done := go_back(folder)) is not None:
+        say(
+            logging.WARNING, "repaired: the run went back to the last state that verifies", version=done.version,
+            uploads_lost=done.uploads, lines_cut_off=done.lines, kept_in=done.folder,
+        )  # fmt: skip

@@ -60,17 +60,26 @@ class Selection:
 
 @dataclass
 class Round:
-    """The round that is open. ``total_queue`` is Σ Q_n as it opened; ``full``: nobody more is asked."""
+    """The round that is open. ``total_queue`` is Σ Q_n as it opened; ``full``: nobody more is asked.
+
+    ``selections`` are in the order of asking, whoever answered first.
+    """
 
     opened: events.Opened
     total_queue: float = 0.0
     full: bool = False
+    asked: list[int] = field(default_factory=list)
     selections: list[Selection] = field(default_factory=list)
 
     @property
     def uploads(self) -> list[events.Applied]:
         """Those in time, in the order in which their devices were asked."""
         return [one.ended for one in self.selections if isinstance(one.ended, events.Applied)]
+
+    def take(self, event: events.Dispatched) -> None:
+        """A device has taken the round."""
+        self.selections.append(Selection(event))
+        self.selections.sort(key=lambda one: self.asked.index(one.sent.device))
 
     def end(self, event: events.Applied | events.GivenUp) -> None:
         """What came of a task."""

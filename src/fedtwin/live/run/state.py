@@ -1,165 +1,38 @@
-"""The state of a live run: who is there, which tasks are open, the coordinator. It changes by events only.
+"""How a live run changes: by events only. A replay gives the events of a ledger to ``apply``, and the same state comes back."""
 
-A replay gives the events of a ledger to ``apply``, and the same state comes back.
-"""
+from typing import Any
 
-from collections import OrderedDict
-from dataclasses import dataclass
-
-from fedtwin.config import Config, LiveConfig
-from fedtwin.coordinator import Coordinator
+from fedtwin.config import Config
 from fedtwin.draws import Purpose, ranks
-from fedtwin.errors import FedtwinError
-from fedtwin.formulas.power import full_power_plan, optimal_plan
-from fedtwin.formulas.terms import Quantities, Terms, terms_of
-from fedtwin.formulas.timeout import timeout_of
 from fedtwin.live.run import events
 from fedtwin.live.run.events import Event
-from fedtwin.live.run.round import Round, Selection
-from fedtwin.policies import OraclePolicy, Policy, Prediction, knobs_of, plain_knobs_of, policy_of
-from fedtwin.prediction import predict
-from fedtwin.twin import Twin, new_twin
+from fedtwin.live.run.facts import Facts, Member
+from fedtwin.live.run.round import Round
+from fedtwin.live.run.snapshot import put_back, snapshot_of
+from fedtwin.live.run.tasks import OpenTask, remember
+from fedtwin.policies import Policy
+from fedtwin.twin import new_twin
 from fedtwin.twin.update import Offer
 
-REMEMBERED_TOKENS = 10_000
+__all__ = ["Member", "OpenTask", "State"]
 
 
-@dataclass(frozen=True)
-class OpenTask:
-    """A task in flight, or given up: who has it, from which model, and what the device predicted."""
+class State(Facts):
+    """What is, and how it changes: only by ``apply``."""
 
-    sent: events.Dispatched
-    changes: int
+    def snapshot(self) -> dict[str, Any]:
+        """All of it as plain JSON. Two states are equal where their snapshots are."""
+        return snapshot_of(self)
 
-
-@dataclass
-class Member:
-    """A device by its name; its number once the run has started."""
-
-    joined: events.Joined
-    device: int | None = None
-    quarantined_until_s: float | None = None
-    quarantine_reason: str | None = None
-
-    def terms(self, configured: Terms) -> Terms:
-        """Those of the run, and what is the device's own in their place."""
-        return configured._replace(**{name: self.joined.own[name] for name in Quantities._fields if name in self.joined.own})
-
-
-class State:
-    """What is, and how it changes: only by ``apply``. Who only replays a ledger brings a policy that is never asked."""
-
-    def __init__(self, config: Config, policy: Policy | OraclePolicy | None = None) -> None:
-        self._knobs = knobs_of(config) if policy is None else plain_knobs_of(config)
-        policy = policy or policy_of(config)
-        if not isinstance(policy, Policy):
-            raise FedtwinError(f"policy.name = {config.policy.name!r} knows the true costs: it is for simulations only.")
-        self.config = config
-        self.live = config.live or LiveConfig()
-        self.terms = terms_of(config)
-        self.sync, self.timeout_s = config.run.mode == "sync", timeout_of(config)
-        self.members: dict[str, Member] = {}
-        self.names: list[str] = []
-        self.open: dict[str, OpenTask] = {}
-        self.given_up: OrderedDict[str, OpenTask] = OrderedDict()
-        self.closed: OrderedDict[str, str] = OrderedDict()
-        self.refusals: OrderedDict[tuple[str, str], int] = OrderedDict()
-        self.changes = 0
-        self.energy_j = 0.0
-        self.applied = 0
-        self.began: events.Began | None = None
-        self.finished = False
-        self.last_at_s = 0.0
-        power = policy.power if config.policy.power == "scheme" else config.policy.power
-        self._policy, self._keeps_limits = policy, power == "optimal"
-        self._coordinator: Coordinator | None = None
-        self._first: list[int] = []
-        self._round_is_open = False
-        self._waiting = False
-        self._task_of: dict[int, str] = {}
-        self.current: Round | None = None
-        self.selections = self._rounds_mixed = 0
-
-    # What is
-
-    @property
-    def started(self) -> bool:
-        return self._coordinator is not None
-
-    @property
-    def coordinator(self) -> Coordinator:
-        if self._coordinator is None:
-            raise ValueError("the run has not started")
-        return self._coordinator
-
-    @property
-    def twin(self) -> Twin:
-        return self.coordinator.twin
-
-    @property
-    def version(self) -> int:
-        """Uploads mixed in; of a synchronous run rounds, whose model changes when they are closed."""
-        if self.sync:
-            return self._rounds_mixed
-        return self._coordinator.twin.model_version if self._coordinator is not None else 0
-
-    @property
-    def round(self) -> int:
-        return self._coordinator.round if self._coordinator is not None else 0
-
-    @property
-    def channels(self) -> int:
-        return min(self.config.fleet.channels, len(self.names))
-
-    @property
-    def done(self) -> bool:
-        """All rounds have been played and every task has ended."""
-        if self.sync:
-            return self.started and self.current is None and self.selections_left == 0
-        return self.started and self.round >= self.config.run.rounds and not self._round_is_open and not self.open
-
-    @property
-    def selections_left(self) -> int:
-        """Of a synchronous run, which is over also when it has had as many rounds."""
-        rounds = self.config.run.rounds
-        return max(rounds - self.selections, 0) if self.round < rounds or self.current is not None else 0
-
-    @property
-    def empty_round_s(self) -> float:
-        """How long a synchronous round lasts that nobody takes: channels are others then."""
-        return min(self.terms.max_time_s, self.timeout_s)
-
-    def ready(self) -> bool:
-        """Whether the run can start."""
-        return not self.started and len(self.members) >= (self.live.start_with or self.config.fleet.devices)
-
-    def number_of(self, name: str) -> int | None:
-        member = self.members.get(name)
-        return member.device if member is not None else None
-
-    def terms_of(self, device: int) -> Terms:
-        """Those of a device that has a number."""
-        return self.members[self.names[device]].terms(self.terms)
-
-    def samples_of(self, sent: events.Dispatched) -> int:
-        """What a task is trained on."""
-        return self.members[self.names[sent.device]].joined.samples if sent.samples is None else sent.samples
-
-    def task_of(self, device: int) -> OpenTask | None:
-        token = self._task_of.get(device)
-        return self.open[token] if token is not None else None
-
-    def is_quarantined(self, name: str) -> bool:
-        member = self.members.get(name)
-        return member is not None and member.quarantined_until_s is not None
-
-    def overdue(self, at_s: float) -> list[OpenTask]:
-        return [task for task in self.open.values() if at_s > task.sent.deadline_s]
-
-    # What has happened
+    @classmethod
+    def restore(cls, config: Config, snapshot: dict[str, Any], policy: Policy | None = None) -> "State":
+        """The state that a snapshot was taken of, or one sentence about why it cannot be had back."""
+        state = cls(config, policy)
+        put_back(state, snapshot, decides=policy is None)
+        return state
 
     def apply(self, event: Event) -> None:
-        """The only place where the state changes (but for the opening of a round, which ``next_ask`` does)."""
+        """The only place where the state changes."""
         self.last_at_s = max(self.last_at_s, event.at_s)
         match event:
             case events.Began():
@@ -168,11 +41,13 @@ class State:
                 self._joined(event)
             case events.Started():
                 self._started(event)
+            case events.Told():
+                for heard in event.facts:
+                    self.coordinator.tell(*heard, event.at_s)
             case events.Opened():
-                self.coordinator.open_round()
-                self.current = Round(event, self.coordinator.total_queue())
+                self._opened(event)
             case events.Filled():
-                self._open_round.full = True
+                self.open_round.full = True
             case events.Closed():
                 self._closed(event)
             case events.Asked():
@@ -180,7 +55,9 @@ class State:
             case events.Declined():
                 self._declined(event)
             case events.Passed():
-                self._round_is_open, self._first, self._waiting = False, [], True
+                self.asking.passed(event.round, self.free)
+            case events.Offered():
+                self.asking.waiting = False
             case events.Dispatched():
                 self._dispatched(event)
             case events.Applied():
@@ -188,22 +65,22 @@ class State:
             case events.GivenUp():
                 self._given_up(event)
             case events.Refused():
-                self.refusals[event.name, event.reason.partition(":")[0]] = event.count
-                if len(self.refusals) > REMEMBERED_TOKENS:
-                    self.refusals.popitem(last=False)
+                remember(self.refusals, (event.name, event.reason.partition(":")[0]), event.count)
             case events.StatusChanged():
                 self.coordinator.set_status(event.device, event.status)
-                self._waiting = self._waiting and event.status != "idle"
+                self.asking.waiting = self.asking.waiting and event.status != "idle"
             case events.Quarantined():
                 self._quarantined(event)
             case events.Released():
                 member = self.members[event.name]
                 member.quarantined_until_s = member.quarantine_reason = None
-                if member.device is not None and member.device not in self._task_of:
+                if member.device is not None and member.device not in self.tasks.token_of:
                     self.coordinator.set_status(member.device, "offline")
             case events.Stopped():
                 self.finished = event.finished
-            case events.Measured() | events.Resumed():
+            case events.Resumed():
+                self.asking.questions.clear()  # nobody hears the answers any more
+            case events.Measured() | events.Repaired():
                 pass
 
     def _joined(self, event: events.Joined) -> None:
@@ -211,7 +88,7 @@ class State:
         if self.started:
             member.device = self.coordinator.join(event.samples, event.at_s)
             self.names.append(event.name)
-            self._waiting = False
+            self.asking.waiting = False
 
     def _started(self, event: events.Started) -> None:
         self.names = list(event.names)
@@ -219,78 +96,60 @@ class State:
         for device, name in enumerate(self.names):
             self.members[name].device = device
             samples.append(self.members[name].joined.samples)
-        seed = self.config.run.seed
-        self.tie_ranks = ranks(seed, Purpose.TIES, len(samples)).tolist()
-        self._coordinator = Coordinator(
-            new_twin(samples, self.config.objective.min_mean_samples),
-            self._policy,
-            self._knobs,
-            self.tie_ranks,
-            policy_name=self.config.policy.name,
-            learn_on_selection=False,
-            predict=self._predict,
-            gain_known=self.config.twin.gain,
-        )
-        self._places = ranks(seed, Purpose.START, len(samples)).tolist()
-        self._first = [] if self.sync else sorted(range(len(samples)), key=self._places.__getitem__)
+        seed, count = self.config.run.seed, len(samples)
+        twin = new_twin(samples, self.config.objective.min_mean_samples)
+        self.set_coordinator(self.new_coordinator(twin, ranks(seed, Purpose.TIES, count).tolist()))
+        places = self.asking.places = ranks(seed, Purpose.START, count).tolist()
+        self.asking.first = [] if self.sync else sorted(range(count), key=places.__getitem__)
         for member in self.members.values():
             if member.quarantined_until_s is not None and member.device is not None:
-                self._coordinator.set_status(member.device, "quarantined")
+                self.coordinator.set_status(member.device, "quarantined")
 
-    def _predict(self, device: int, gain: float, cpu_hz: float, samples: float) -> Prediction:
-        rule = optimal_plan if self._keeps_limits else full_power_plan
-        return predict(rule, self.terms_of(device), gain, cpu_hz, samples)
+    def _opened(self, event: events.Opened) -> None:
+        self.coordinator.open_round()
+        if self.sync:
+            self.current = Round(event, self.coordinator.total_queue())
+        else:
+            self.asking.opened(event.round)
 
     def _asked(self, event: events.Asked) -> None:
-        if event.round == 0:
-            self._first.remove(event.device)
+        if self.sync:
+            self.open_round.asked.append(event.device)
+            self.asking.questions[event.device] = event
             return
-        if event.round > self.coordinator.round:
-            self.coordinator.open_round()
-        self._round_is_open = True
-        self._first, self._waiting = [], False
-        self.coordinator.mark_asked(event.device)
+        if event.round > self.coordinator.round:  # in ledgers from before, whoever was asked first opened the round
+            self._opened(events.Opened(at_s=event.at_s, round=event.round))
+        self.asking.asked(event)
 
     def _declined(self, event: events.Declined) -> None:
+        asked = self.asking.answered(event.device)
         if event.offline:
             if not self.is_quarantined(self.names[event.device]):
                 self.coordinator.set_status(event.device, "offline")
-        elif self.coordinator.round > 0:  # the first dispatches teach nothing, as in a simulation
-            self.coordinator.decline(event.device, event.gain, event.cpu_hz, event.at_s)
-        self._end_the_first_dispatches()
+        elif asked is not None and asked.round > 0:  # the first dispatches teach nothing, as in a simulation
+            self.coordinator.decline(event.device, event.gain, event.cpu_hz, event.at_s, round_=asked.round)
 
     def _dispatched(self, event: events.Dispatched) -> None:
-        counted = event.round > 0
+        self.asking.answered(event.device)
         time_s, energy_j = event.compute_s + event.upload_s, event.compute_j + event.upload_j
         offer = Offer(event.gain, event.cpu_hz, event.compute_s, event.cost, time_s, energy_j, self.samples_of(event))
-        self.coordinator.accept(event.device, offer, event.at_s, counted=counted)
-        self.open[event.token] = OpenTask(event, self.changes)
-        self._task_of[event.device] = event.token
-        self._round_is_open = False
+        self.coordinator.accept(event.device, offer, event.at_s, counted=event.round > 0, round_=event.round)
+        self.tasks.sent(event, self.changes)
         if self.sync:
             self.selections += 1
-            self._open_round.selections.append(Selection(event))
-        if not counted:
-            self._end_the_first_dispatches()
-
-    def _end_the_first_dispatches(self) -> None:
-        """All channels are taken; or everybody was asked, and the channels left over wait for the first arrival."""
-        if self.coordinator.round > 0:
-            return
-        if len(self.open) >= self.channels:
-            self._first = []
-        elif not self._first:
-            self._waiting = True
+            self.open_round.take(event)
+        else:
+            self.asking.taken(event.round)
+            if len(self.open) >= self.channels:  # nobody more is asked at the start
+                self.asking.first = []
 
     def _applied(self, event: events.Applied) -> None:
+        self.tasks.applied(event)
         if self.sync:
-            del self.open[event.token], self._task_of[event.device]
-            self._open_round.end(event)
+            self.open_round.end(event)
         elif event.late:
-            del self.given_up[event.token]
             self.coordinator.report_late()
         else:
-            del self.open[event.token], self._task_of[event.device]
             self.coordinator.report(
                 event.device,
                 event.cost,
@@ -302,32 +161,23 @@ class State:
             )
             if self.is_quarantined(self.names[event.device]):
                 self.coordinator.set_status(event.device, "quarantined")
-        self._waiting = False
+        self.asking.waiting = False
         self.changes += event.changed
         self.applied += 1
         self.energy_j += event.compute_j + event.upload_j
-        self._close(event.token, "applied")
 
     def _given_up(self, event: events.GivenUp) -> None:
-        task = self.open.pop(event.token)
-        self._waiting = False
-        del self._task_of[event.device]
-        sent = task.sent
+        sent = self.tasks.given_up_by(event).sent
+        self.asking.waiting = False
         time_s, energy_j = event.at_s - sent.at_s, sent.compute_j + sent.upload_j
         if self.sync:  # charged when the round is closed
-            self._open_round.end(event)
+            self.open_round.end(event)
             self.coordinator.set_status(event.device, event.status)
         else:
             self.coordinator.give_up(event.device, event.cost, event.status, time_s=time_s, energy_j=energy_j)
-        if event.status == "quarantined":
-            self._close(event.token, "refused")
-        else:
-            self.given_up[event.token] = task
-            if len(self.given_up) > REMEMBERED_TOKENS:
-                self.given_up.popitem(last=False)
 
     @property
-    def _open_round(self) -> Round:
+    def open_round(self) -> Round:
         if self.current is None:
             raise ValueError("no synchronous round is open")
         return self.current
@@ -335,7 +185,7 @@ class State:
     def _closed(self, event: events.Closed) -> None:
         """Everybody in the round is charged, in the order of asking; who uploaded is idle, unless something befell it since."""
         coordinator, took_s = self.coordinator, event.took_s
-        for selection in self._open_round.selections:
+        for selection in self.open_round.selections:
             device, charge = selection.sent.device, selection.charge(self.terms_of(selection.sent.device), took_s)
             status = self.twin.devices[device].status
             if isinstance(selection.ended, events.Applied):
@@ -356,7 +206,7 @@ class State:
                 coordinator.give_up(device, charge.cost, status, time_s=took_s, energy_j=charge.energy_j)
                 self.energy_j += charge.energy_j
         self.current = None
-        self._rounds_mixed = event.version
+        self.rounds_mixed = event.version
         self.changes += event.changed
 
     def _quarantined(self, event: events.Quarantined) -> None:
@@ -364,10 +214,5 @@ class State:
         if member is None:
             return
         member.quarantined_until_s, member.quarantine_reason = event.until_s, event.reason
-        if member.device is not None and member.device not in self._task_of:
+        if member.device is not None and member.device not in self.tasks.token_of:
             self.coordinator.set_status(member.device, "quarantined")
-
-    def _close(self, token: str, how: str) -> None:
-        self.closed[token] = how
-        if len(self.closed) > REMEMBERED_TOKENS:
-            self.closed.popitem(last=False)

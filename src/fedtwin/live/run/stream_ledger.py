@@ -1,4 +1,4 @@
-"""The ledger at the broker: a tape with one event per number, the files it speaks of in a box, and in the run folder a copy.
+"""The ledger at the broker: a tape with one line per number, the files it speaks of in a box, and in the run folder a copy.
 
 The tape is the truth. An event that was appended is believed by the run at once, and waits here for the tape; nothing may go
 outside before it is there (``settled``). Only who knows the last number can append: a second edge server is found out by its
@@ -9,39 +9,51 @@ import asyncio
 import hashlib
 import logging
 from collections import deque
+from collections.abc import Callable
 from contextlib import suppress
+from dataclasses import dataclass
 from pathlib import Path
-from typing import NamedTuple
 
 from fedtwin.errors import FedtwinError, TakenOverError
 from fedtwin.live.logs import say
 from fedtwin.live.run import events
 from fedtwin.live.run.events import Event
-from fedtwin.live.run.ledger import Ledger
+from fedtwin.live.run.ledger import Ledger, sealed
+from fedtwin.live.run.model import MODELS
+from fedtwin.live.run.snapshots import snapshots_in
 from fedtwin.live.wire.box import Box
-from fedtwin.live.wire.tape import MissingTapeError, OvertakenError, Tape
+from fedtwin.live.wire.ports import MissingError, OvertakenError
+from fedtwin.live.wire.tape import Tape
 from fedtwin.live.wire.troubles import TROUBLES, words_of
 from fedtwin.records.files import CODE_NAME, CONFIG_NAME, FLEET_NAME
 
-MODELS = "models"
 FILES_HEADER = "Fedtwin-Files"
 MOST_AT_ONCE, AGAIN_S = 64, 0.2
 WRITES_FILES = (events.Began, events.Resumed, events.Applied, events.Closed)
 
 
-class _Waiting(NamedTuple):
-    """An event on its way: the files that must be there before it, and all that may be needed after it, if they are new."""
+@dataclass
+class _Waiting:
+    """A line on its way: the files that must be there before it, all that may be needed after it, if they are new, and what
+    is done when the folder has it.
+    """
 
-    event: Event
+    line: bytes
+    digits: str
     new: dict[str, bytes]
     names: set[str] | None
+    then: Callable[[], None] = lambda: None
 
 
 class StreamLedger:
-    """``write_for_ever`` is a task of whoever serves; its end is the end of the run here."""
+    """``write_for_ever`` is a task of whoever serves; its end is the end of the run here.
+
+    The tape has ``number`` lines; ``digits`` are those of the last one that was appended.
+    """
 
     def __init__(self, folder: Path, tape: Tape, box: Box, *, number: int, there: dict[str, str]) -> None:
         self._folder, self._tape, self._box, self._number = folder, tape, box, number
+        self.digits = ""
         self._copy: Ledger | None = None
         self._behind = 0
         self._there = there
@@ -51,23 +63,28 @@ class StreamLedger:
         self._appended = self._written = 0
         self._trouble: FedtwinError | None = None
 
-    def send(self, event: Event) -> None:
+    def send(self, event: Event, line: bytes, digits: str) -> None:
         """What the folder has and the tape has not."""
         names = files_in(self._folder) if isinstance(event, WRITES_FILES) else None
         new = {name: path_of(self._folder, name).read_bytes() for name in (names or set()) - self._seen}
         self._seen |= new.keys()
-        self._waiting.append(_Waiting(event, new, names))
+        self._waiting.append(_Waiting(line, digits, new, names))
+        self.digits = digits
         self._appended += 1
         self._news.set()
 
     def copy_to(self, copy: Ledger) -> None:
         """From now on events come to the folder's ledger when the tape has them."""
-        self._behind, self._copy = len(self._waiting), copy
+        self._behind, self._copy, self.digits = len(self._waiting), copy, copy.digits
 
     def append(self, event: Event) -> None:
         if self._trouble is not None:
             raise self._trouble
-        self.send(event)
+        self.send(event, *sealed(event, self.digits))
+
+    def then(self, work: Callable[[], None]) -> None:
+        """Done when the folder's ledger has what was appended last, which has only just been."""
+        self._waiting[-1].then = work
 
     async def settled(self) -> None:
         """All that was appended so far is on the tape."""
@@ -87,7 +104,7 @@ class StreamLedger:
                 try:
                     await self._write([self._waiting[k] for k in range(min(len(self._waiting), MOST_AT_ONCE))])
                     told = ""
-                except (*TROUBLES, MissingTapeError) as error:
+                except TROUBLES as error:
                     if words_of(error) != told:
                         told = words_of(error)
                         say(logging.WARNING, "the ledger at the broker cannot be written yet", reason=told)
@@ -107,7 +124,7 @@ class StreamLedger:
                     stored = object_name(name, data)
                     await self._box.put(stored, data)
                     self._there[name] = stored
-        lines = [one.event.model_dump_json(exclude_none=True).encode() for one in group]
+        lines = [one.line for one in group]
         heads = [{FILES_HEADER: " ".join(self._there[name] for name in one.new)} if one.new else None for one in group]
         sent = [self._tape.append(line, after=self._number + k, headers=heads[k]) for k, line in enumerate(lines)]
         for line, answer in zip(lines, await asyncio.gather(*sent, return_exceptions=True), strict=True):
@@ -122,12 +139,13 @@ class StreamLedger:
     async def _require_it_is_there(self) -> None:
         """A store that was lost is filled anew when the run is resumed."""
         try:
-            with suppress(*TROUBLES):
-                await self._tape.last()
-                await self._box.require()
-        except MissingTapeError:
+            await self._tape.last()
+            await self._box.names()
+        except MissingError:
             self._trouble = FedtwinError(f"The ledger {self._tape.name!r} is gone from the broker: go on with --resume.")
             raise self._trouble from None
+        except TROUBLES:
+            pass
 
     def _done(self) -> None:
         one = self._waiting.popleft()
@@ -137,7 +155,8 @@ class StreamLedger:
             if self._behind:
                 self._behind -= 1
             else:
-                self._copy.append(one.event)
+                self._copy.append_line(one.line, one.digits)
+                one.then()
 
     async def _require_ours(self, line: bytes) -> None:
         """An answer may have been lost, and we have written it ourselves."""
@@ -166,7 +185,8 @@ def files_in(folder: Path) -> set[str]:
     """What goes into the box."""
     settings = {name for name in (CONFIG_NAME, FLEET_NAME) if (folder / name).exists()}
     code = {path.relative_to(folder).as_posix() for path in (folder / CODE_NAME).rglob("*") if path.is_file()}
-    return settings | code | {path.name for path in (folder / MODELS).glob("*.safetensors")}
+    snapshots = {path.name for path in snapshots_in(folder)}
+    return settings | code | snapshots | {path.name for path in (folder / MODELS).glob("*.safetensors")}
 
 
 def path_of(folder: Path, name: str) -> Path:

@@ -12,11 +12,11 @@ import pyarrow.parquet as pq
 from fedtwin.config import identity_of
 from fedtwin.files import write_whole
 from fedtwin.formulas.terms import Quantities
+from fedtwin.live.run import events
 from fedtwin.live.run.book import Book
 from fedtwin.live.run.core import Core
-from fedtwin.live.run.ledger import LEDGER_NAME, read_events
-from fedtwin.live.run.live_run import MODELS
-from fedtwin.live.run.model import model_path
+from fedtwin.live.run.ledger import LEDGER_NAME, DamageError, read_events
+from fedtwin.live.run.model import MODELS, digest_of, model_path
 from fedtwin.live.run.state import State
 from fedtwin.records import DEVICES, Summary, Tally, rounds_schema, to_table
 from fedtwin.records.arrays import table_of
@@ -41,18 +41,24 @@ def write_records(folder: Path, core: Core) -> dict[str, Any]:
     """All tables of a run whose ledger has come to an end for now, and its summary."""
     config = core.config
     book = Book(config)
+    digest = None
     for event in read_events(folder / LEDGER_NAME):
         book.read(event)
-    for name, table in tables_of(core, book).items():
+        if isinstance(event, events.Began | events.Applied | events.Closed):
+            digest = event.model_sha256 or digest
+    for name, table in tables_of(core.state, book).items():
         if name == EVALUATIONS_NAME and config.learning is None:
             continue
         if name == REFUSALS_NAME and table.num_rows == 0:
             continue
         write_table(table, folder / name)
-    summary = summary_of(core, book, lambda means: run_summary(config, means, identity_of(config, load_models=False)))
+    summary = summary_of(core.state, book, lambda means: run_summary(config, means, identity_of(config, load_models=False)))
     if core.finished:
-        model = model_path(folder / MODELS, core.version)
-        write_whole(folder / MODEL_NAME, model.read_bytes(), fsync=core.live.fsync)
+        path = model_path(folder / MODELS, core.version)
+        model = path.read_bytes()
+        if digest is not None and digest_of(model) != digest:
+            raise DamageError(f"The model {str(path)!r} is damaged: it is not what the ledger says was written.")
+        write_whole(folder / MODEL_NAME, model, fsync=core.live.fsync)
         write_summary(folder, summary)
     return summary
 
@@ -61,9 +67,10 @@ def tables_of(state: State, book: Book) -> dict[str, pa.Table]:
     """Every table by the name of its file."""
     config = state.config
     schema = rounds_schema(trace=False, learning=config.learning is not None, timeout=config.run.sync_timeout_s is not None)
+    rows = book.in_order()
     return {
-        START_NAME: to_table([row for row in book.rows if row.round == 0], schema),
-        ROUNDS_NAME: to_table([row for row in book.rows if row.round > 0], schema),
+        START_NAME: to_table([row for row in rows if row.round == 0], schema),
+        ROUNDS_NAME: to_table([row for row in rows if row.round > 0], schema),
         TASKS_NAME: pa.Table.from_pylist(list(book.tasks.values()), schema=TASKS),
         DEVICES_NAME: _devices(state, book),
         EVALUATIONS_NAME: table_of(book.evaluations, EVALUATIONS),
@@ -74,14 +81,14 @@ def tables_of(state: State, book: Book) -> dict[str, pa.Table]:
 def _devices(state: State, book: Book) -> pa.Table:
     count = len(state.names)
     own = [book.own(device) for device in range(count)]
-    columns = {
+    columns: dict[str, list[Any]] = {
         "device": list(range(count)),
         "distance_m": [math.nan] * count,
         "path_gain": [math.nan] * count,
         "cpu_hz_mean": [book.cpu_hz.get(device, math.nan) for device in range(count)],
         "samples": [book.joined[name].samples for name in state.names],
         **{name: [of_device[name] for of_device in own] for name in (*Quantities._fields, "samples_spread")},
-        "tie_rank": state.tie_ranks if state.started else [],
+        "tie_rank": list(state.coordinator.ranks) if state.started else [],
     }
     table = pa.table({field.name: pa.array(columns[field.name], type=field.type) for field in DEVICES})
     return table.append_column("name", pa.array(state.names, type=pa.string()))
@@ -90,7 +97,7 @@ def _devices(state: State, book: Book) -> pa.Table:
 def summary_of(state: State, book: Book, described: Callable[[Summary], dict[str, Any]]) -> dict[str, Any]:
     """What has come of the run so far; ``described`` says what the means are the means of."""
     tally = Tally()
-    for row in book.rows:
+    for row in book.in_order():
         if row.round > 0:
             own_s = 0.0 if row.compute_s is None or row.upload_s is None else row.compute_s + row.upload_s
             tally.add(row, book.took_s.get(row.round, own_s))

@@ -2,9 +2,10 @@
 with, and the uploads since. The ledger names all these files, so that no model is ever written twice for the rule's sake.
 """
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 from fedtwin.live.run import events
+from fedtwin.live.run.ledger import SEGMENT_LINES
 
 
 @dataclass(frozen=True)
@@ -40,3 +41,60 @@ class Trail:
             return set()
         uploads = [event.upload for event in self.since if event.upload is not None]
         return {self.version, *(upload.start for upload in uploads if starts)}
+
+
+@dataclass(frozen=True)
+class Anchor:
+    """A state to go back to: all its files stay."""
+
+    version: int = 0
+    trail: Trail = field(default_factory=Trail)
+
+
+@dataclass
+class Kept:
+    """Which files the ledger says were written, with the digests of the models, and which of them stay.
+
+    What gave the state back before the last upload stays, in case the ledger's last line is lost with the power. Further back
+    there are the last two anchors, the run's beginning and every ``SEGMENT_LINES`` lines, in case what is newer is damaged.
+    """
+
+    lines: int = 0
+    version: int = 0
+    models: dict[int, str] = field(default_factory=dict)
+    before: Trail = field(default_factory=Trail)
+    trail: Trail = field(default_factory=Trail)
+    anchors: tuple[Anchor, Anchor] = field(default_factory=lambda: (Anchor(), Anchor()))
+
+    def happened(self, event: events.Event) -> None:
+        self.lines += 1
+        if isinstance(event, events.Applied | events.Closed):
+            self.before, self.trail = self.trail, self.trail.after(event)
+            self.version = event.version
+        if isinstance(event, events.Began | events.Applied | events.Closed) and event.model_sha256 is not None:
+            self.models[self.version] = event.model_sha256
+        if self.segment_is_full:
+            self.anchors = self.anchors[1], Anchor(self.version, self.trail)
+
+    @property
+    def segment_is_full(self) -> bool:
+        """The next line is the first of a new segment."""
+        return self.lines % SEGMENT_LINES == 0
+
+    @property
+    def files(self) -> set[str]:
+        """What must stay beside the models."""
+        return set().union(*(trail.files for trail in self._trails))
+
+    def versions(self, *, starts: bool) -> set[int]:
+        """The models that must stay; with ``starts`` also those that uploads were trained from."""
+        newest = {self.version, self.version - 1, *(anchor.version for anchor in self.anchors)}
+        return newest.union(*(trail.versions(starts=starts) for trail in self._trails))
+
+    def forget_all_but(self, versions: set[int]) -> None:
+        """Their files are gone."""
+        self.models = {version: digest for version, digest in self.models.items() if version in versions}
+
+    @property
+    def _trails(self) -> tuple[Trail, ...]:
+        return self.before, self.trail, *(anchor.trail for anchor in self.anchors)

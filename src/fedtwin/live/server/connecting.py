@@ -5,31 +5,28 @@ import logging
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 
-from nats.aio.client import Client
-
-from fedtwin.live.broker.process import Broker
 from fedtwin.live.logs import say
 from fedtwin.live.server.datapath import NOT_REACHED, RESTART_AFTER_S, TELL_EVERY_S
 from fedtwin.live.views.metrics import Metrics
-from fedtwin.live.wire.transport import connect, end_tasks
+from fedtwin.live.wire.ports import BrokerProcess, Ports, Transport
+from fedtwin.live.wire.tasks import end_tasks
 
 
 class Connecting:
     """``trouble``: that the broker is not reached, once that is clear."""
 
-    def __init__(self, servers: list[str], broker: Broker | None, metrics: Metrics) -> None:
-        self._servers, self._broker, self._metrics = servers, broker, metrics
+    def __init__(self, servers: list[str], broker: BrokerProcess | None, metrics: Metrics, ports: Ports) -> None:
+        self._servers, self._broker, self._metrics, self._ports = servers, broker, metrics, ports
         self.trouble: str | None = None
 
     async def connected(
         self, *, credentials: Path | None, insecure: bool, on_reconnect: Callable[[], Awaitable[None]]
-    ) -> Client:
+    ) -> Transport:
         """Tried until it works."""
         connecting = asyncio.create_task(
-            connect(
+            self._ports.connect(
                 self._servers,
                 name="edge",
-                inbox="edge",
                 credentials=credentials,
                 insecure=insecure,
                 on_reconnect=on_reconnect,
@@ -46,13 +43,13 @@ class Connecting:
 
     async def _watch(self) -> None:
         """It is said that nothing comes through; a broker of ours that hangs, or is gone, is started again."""
-        broker = self._broker
+        broker, in_a_thread = self._broker, self._ports.in_a_thread
         await asyncio.sleep(RESTART_AFTER_S)
         while True:
             self.trouble = NOT_REACHED
             say(logging.ERROR, "no upload comes through", reason=NOT_REACHED)
-            if broker is not None and not await asyncio.to_thread(broker.answers):
-                await asyncio.to_thread(broker.stop)
+            if broker is not None and not await in_a_thread(broker.answers):
+                await in_a_thread(broker.stop)
                 broker.restart()
                 say(logging.WARNING, "the broker did not answer and was started again")
                 self._metrics.repaired("broker")

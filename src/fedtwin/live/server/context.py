@@ -2,17 +2,16 @@
 
 import asyncio
 import math
-import time
 from collections import OrderedDict
 from collections.abc import Iterable
 
-from nats.aio.client import Client
-from nats.js import JetStreamContext
-
 from fedtwin.live.run import events
 from fedtwin.live.run.live_run import LiveRun
+from fedtwin.live.server.beats import Beats
 from fedtwin.live.server.lease import Lease
+from fedtwin.live.wire.ports import Ports, Transport
 from fedtwin.live.wire.protocol import MESSAGE_SLACK_BYTES, Subjects, Telemetry
+from fedtwin.live.wire.real import REAL
 
 MOST_STRANGERS = 10_000
 WAITING_SHARE = 0.05
@@ -22,26 +21,26 @@ COME_BACK_S = 1.0
 class EdgeContext:
     """Made when the connection stands."""
 
-    def __init__(self, run: LiveRun, client: Client) -> None:
+    def __init__(self, run: LiveRun, transport: Transport, ports: Ports = REAL) -> None:
         self.run, self.core = run, run.core
-        self.client: Client = client
-        self.js: JetStreamContext = client.jetstream(timeout=5.0)
+        self.transport, self.ports, self.clock = transport, ports, ports.clock
         self.subjects = Subjects(run.name)
         self.wake = asyncio.Event()
         self.stopping = asyncio.Event()
-        now = time.monotonic()
+        now = self.clock.monotonic_s()
         self.heard: dict[str, float] = dict.fromkeys(run.core.names, now)
         self.ask_after = 0.0
-        self.path_is_well = True
+        self.path_is_well = self.sends_pulses = True
         self.storage_losses = 0
         self.lease: Lease | None = None
         self.dropped: list[events.Dispatched] = []
+        self.beats = Beats()
         self.strangers: OrderedDict[str, Telemetry] = OrderedDict()
         self._patience: dict[str, tuple[float, float]] = {}
 
     def wait_for_the_fleet(self) -> None:
         """After a time without the broker, or without us: devices come back within a moment, and are not asked before."""
-        self.ask_after = time.monotonic() + min(COME_BACK_S, self.core.live.ask_timeout_s)
+        self.ask_after = self.clock.monotonic_s() + min(COME_BACK_S, self.core.live.ask_timeout_s)
 
     def lost_storage(self) -> None:
         """The broker no longer had what we put there."""
@@ -50,7 +49,7 @@ class EdgeContext:
     @property
     def can_ask(self) -> bool:
         """Not while an answer's upload would come to nothing, and would be held against the device."""
-        able = self.client.is_connected and self.path_is_well and self.may_serve and time.monotonic() > self.ask_after
+        able = self.transport.connected and self.path_is_well and self.may_serve and self.clock.monotonic_s() > self.ask_after
         return able and not self.stopping.is_set()
 
     @property
@@ -67,28 +66,28 @@ class EdgeContext:
     @property
     def needs_objects(self) -> bool:
         """Whether the model is larger than a message."""
-        return self.run.model.codec.size > self.client.max_payload - MESSAGE_SLACK_BYTES
+        return self.run.model.codec.size > self.transport.max_payload - MESSAGE_SLACK_BYTES
 
     @property
     def uploads_need_objects(self) -> bool:
         """Whether an upload may be, which other programs write with longer headers."""
-        return self.run.model.most_upload_bytes > self.client.max_payload - MESSAGE_SLACK_BYTES
+        return self.run.model.most_upload_bytes > self.transport.max_payload - MESSAGE_SLACK_BYTES
 
     def alive(self, name: str) -> None:
         """The device was heard and is ready to be asked."""
-        self.heard[name] = time.monotonic()
+        self.heard[name] = self.clock.monotonic_s()
         device = self.core.number_of(name)
         if device is not None and self.core.twin.devices[device].status == "offline" and self.patience_with(name) >= 0.0:
             self.run.commit(events.StatusChanged(at_s=self.run.now_s(), device=device, status="idle"))
             self.wake.set()
 
     def patience_with(self, name: str, waited_s: float = 0.0) -> float:
-        """Seconds that may still be spent waiting for its answers; nobody else is asked meanwhile.
+        """Seconds that may still be spent waiting for its answers; nobody else is asked for that channel meanwhile.
 
         A quarter of the time-out is for free each time, and so are two asks without an answer. After that a device gets a
         twentieth of the time, however often it is heard.
         """
-        now, limit_s = time.monotonic(), self.core.live.ask_timeout_s
+        now, limit_s = self.clock.monotonic_s(), self.core.live.ask_timeout_s
         left_s, since = self._patience.get(name, (2.0 * limit_s, now))
         left_s = min(left_s + WAITING_SHARE * (now - since), 2.0 * limit_s) - max(waited_s - 0.25 * limit_s, 0.0)
         self._patience[name] = left_s, now
@@ -96,10 +95,10 @@ class EdgeContext:
 
     def remember_stranger(self, name: str, telemetry: Telemetry) -> None:
         """Telemetry of a device that has not joined: an MQTT sensor, say. It is shown, and never asked."""
-        self.strangers[name], self.heard[name] = telemetry, time.monotonic()
+        self.strangers[name], self.heard[name] = telemetry, self.clock.monotonic_s()
         if len(self.strangers) > MOST_STRANGERS:
             self.heard.pop(self.strangers.popitem(last=False)[0], None)
 
     def heard_lately(self, names: Iterable[str]) -> list[str]:
-        since = time.monotonic() - self.core.live.offline_after_s
+        since = self.clock.monotonic_s() - self.core.live.offline_after_s
         return [name for name in names if self.heard.get(name, -math.inf) >= since]

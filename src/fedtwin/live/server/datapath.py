@@ -6,18 +6,14 @@ every few seconds, through the stream and the consumer of the uploads.
 
 import asyncio
 import logging
-import time
 from contextlib import suppress
 
-import nats.errors
-import nats.js.errors
-
-from fedtwin.live.broker.process import Broker
 from fedtwin.live.logs import say
 from fedtwin.live.server.context import EdgeContext
 from fedtwin.live.server.storage import Storage
 from fedtwin.live.server.uploads import Uploads
 from fedtwin.live.views.metrics import Metrics
+from fedtwin.live.wire.ports import BrokerProcess, NobodyThereError, TooManyWaitError
 from fedtwin.live.wire.troubles import TROUBLES, words_of
 
 LOOK_EVERY_S, LOOK_AGAIN_S = 2.0, 0.5
@@ -25,7 +21,6 @@ ANSWER_S, PAUSE_S = 2.0, 0.02
 TELL_EVERY_S = 10.0
 RESTART_AFTER_S, MOST_RESTART_AFTER_S = 5.0, 60.0
 LEAST_ROOM_BYTES = 2**20
-TOO_MANY_WAIT = 10077  # the broker's number for a subject that has all the messages it may have
 NOT_REACHED = "the broker is not reached"
 BROKEN = (*TROUBLES, OSError)
 
@@ -33,7 +28,8 @@ BROKEN = (*TROUBLES, OSError)
 class DataPath:
     """``trouble``: why no upload comes through, None while they do. Only what is missing is made: nothing stored is lost."""
 
-    def __init__(self, context: EdgeContext, uploads: Uploads, broker: Broker | None, metrics: Metrics) -> None:
+    def __init__(self, context: EdgeContext, uploads: Uploads, broker: BrokerProcess | None, metrics: Metrics) -> None:
+        self._clock, self._in_a_thread = context.clock, context.ports.in_a_thread
         self._context, self._uploads, self._broker, self._metrics = context, uploads, broker, metrics
         self._storage = Storage(context, uploads)
         self._one_at_a_time = asyncio.Lock()
@@ -61,10 +57,10 @@ class DataPath:
                 await self._look()
 
     async def _look(self) -> None:
-        if not self._context.client.is_connected:
+        if not self._context.transport.connected:
             if not self._context.stopping.is_set():  # else it may be stopped with us
                 self._broken(NOT_REACHED)
-                if self._broker is not None and self._broker.alive() and not await asyncio.to_thread(self._broker.answers):
+                if self._broker is not None and self._broker.alive() and not await self._in_a_thread(self._broker.answers):
                     await self._start_the_broker_again()
             return
         before = self._uploads.delivered
@@ -95,8 +91,8 @@ class DataPath:
     async def _make_missing(self) -> None:
         """A stream that was missing has no consumer either."""
         missing = await self._storage.make_missing(ANSWER_S)
-        for name in missing:
-            if name == self._context.subjects.stream:
+        for kind, name in missing:
+            if kind == "queue":
                 await self._uploads.consume_anew()
                 self._mended("stream", "the stream was missing and is made again: uploads that lay there are lost")
             else:
@@ -105,16 +101,14 @@ class DataPath:
             self._context.lost_storage()
 
     async def _store_a_pulse(self) -> None:
-        try:
-            await self._context.js.publish(self._context.subjects.pulse, b"", timeout=ANSWER_S)
-        except nats.js.errors.APIError as error:
-            if error.err_code != TOO_MANY_WAIT:  # else it stores, and the question is whether it delivers
-                raise
+        sent_s = repr(self._context.run.now_s()).encode()
+        with suppress(TooManyWaitError):  # it stores, and the question is whether it delivers
+            await self._context.transport.store(self._context.subjects.pulse, sent_s, answer_s=ANSWER_S)
 
     def _may_not_send_pulses(self) -> bool:
         """The rights of a fleet that was provisioned before there were pulses."""
-        last = str(self._context.client.last_error or "").lower()
-        self._blind = "permissions violation" in last and self._context.subjects.pulse in last
+        self._blind = self._context.transport.refused(self._context.subjects.pulse)
+        self._context.sends_pulses = not self._blind
         if self._blind:
             again = f"fedtwin provision DIR --run {self._context.run.name}"
             say(logging.ERROR, f"whether uploads come through is not watched: users.conf is old, {again} writes it anew")
@@ -122,8 +116,8 @@ class DataPath:
 
     async def _delivered_since(self, before: int) -> bool:
         """Anything will do; and an upload that is being looked at has been delivered."""
-        end = time.monotonic() + ANSWER_S
-        while self._uploads.delivered == before and not self._uploads.busy and time.monotonic() < end:
+        end = self._clock.monotonic_s() + ANSWER_S
+        while self._uploads.delivered == before and not self._uploads.busy and self._clock.monotonic_s() < end:
             await asyncio.sleep(PAUSE_S)
         return self._uploads.delivered != before or self._uploads.busy
 
@@ -135,7 +129,7 @@ class DataPath:
 
     def _broken(self, reason: str) -> None:
         """Said at once, when it changes, and every few seconds."""
-        now = time.monotonic()
+        now = self._clock.monotonic_s()
         if self.trouble is None:
             self._restart_at = now + self._patience_s
         if reason != self.trouble or now - self._told_at > TELL_EVERY_S:
@@ -152,18 +146,18 @@ class DataPath:
         needed = max(4 * self._context.run.model.most_upload_bytes, LEAST_ROOM_BYTES)
         if self._broker is None or self._broker.room_bytes() >= needed:
             return None
-        return f"the broker's disk is full: {self._broker.options.store} has less than {needed >> 10} KiB left"
+        return f"the broker's disk is full: {self._broker.store} has less than {needed >> 10} KiB left"
 
     async def _start_the_broker_again(self) -> None:
         """If it is ours, and has had its time; each time it gets more."""
-        broker, now = self._broker, time.monotonic()
+        broker, now = self._broker, self._clock.monotonic_s()
         if broker is None or self._context.stopping.is_set() or now < self._restart_at:
             return
         self._patience_s = min(2.0 * self._patience_s, MOST_RESTART_AFTER_S)
         self._restart_at = now + self._patience_s
         self.restarting = True
         try:
-            await asyncio.to_thread(broker.stop)
+            await self._in_a_thread(broker.stop)
             broker.restart()
         finally:
             self.restarting = False
@@ -171,7 +165,7 @@ class DataPath:
 
 
 def _words(error: BaseException) -> str:
-    if isinstance(error, nats.errors.NoRespondersError | nats.js.errors.NoStreamResponseError):
+    if isinstance(error, NobodyThereError):
         return "its JetStream does not answer"
     if isinstance(error, TimeoutError):
         return f"no acknowledgement within {ANSWER_S:g} s"

@@ -1,7 +1,7 @@
 """What time brings: tasks whose deadline passes, devices that fall silent, quarantines that end."""
 
 import logging
-import time
+import math
 
 from fedtwin.live.logs import say
 from fedtwin.live.run import events
@@ -14,20 +14,24 @@ class Deadlines:
 
     def __init__(self, context: EdgeContext, uploads: Uploads) -> None:
         self._context, self._uploads, self._run, self._core = context, uploads, context.run, context.core
-        self._give_up_after = 0.0
+        self._give_up_after = self._put_off_s = -math.inf
 
     def put_off(self) -> None:
-        """After a time without the broker, or without us: uploads that waited there come first."""
-        self._give_up_after = time.monotonic() + self._core.live.deadline_margin_s
+        """After a time without the broker, or without us: uploads that waited there come first, however many there are.
+
+        They are all here when a pulse comes through that was sent after them.
+        """
+        self._put_off_s = self._run.now_s()
+        self._give_up_after = self._context.clock.monotonic_s() + self._core.live.deadline_margin_s
 
     def look(self) -> None:
-        if self._context.client.is_connected:
+        if self._context.transport.connected:
             self.give_up_overdue()
             self._mark_the_silent()
         self._release()
 
     def give_up_overdue(self) -> None:
-        if time.monotonic() < self._give_up_after:
+        if self._context.clock.monotonic_s() < self._give_up_after or self._uploads_may_wait:
             return
         now_s = self._run.now_s()
         for task in self._core.overdue(now_s):
@@ -41,10 +45,14 @@ class Deadlines:
             ):  # else its result may be on the way, and the upload is mixed in late
                 self._uploads.forget(task.sent.token)
 
+    @property
+    def _uploads_may_wait(self) -> bool:
+        return self._context.sends_pulses and self._uploads.pulse_sent_s < self._put_off_s
+
     def _mark_the_silent(self) -> None:
         if not self._core.started:
             return
-        now, limit_s = time.monotonic(), self._core.live.offline_after_s
+        now, limit_s = self._context.clock.monotonic_s(), self._core.live.offline_after_s
         for device, (name, known) in enumerate(zip(self._core.names, self._core.twin.devices, strict=True)):
             if known.status == "idle" and now - self._context.heard.setdefault(name, now) > limit_s:
                 self._run.commit(events.StatusChanged(at_s=self._run.now_s(), device=device, status="offline"))

@@ -1,18 +1,17 @@
-"""The rounds: the device the coordinator chooses is asked, and sent the model if it accepts. One question at a time."""
+"""The rounds: the device the coordinator chooses is asked, and sent the model if it accepts. One question per free channel."""
 
+import asyncio
 import logging
-import time
 from contextlib import suppress
 
-import nats.errors
-import nats.js.errors
 from pydantic import ValidationError
 
 from fedtwin.live.logs import say
 from fedtwin.live.run import events
 from fedtwin.live.server.context import EdgeContext
-from fedtwin.live.wire.objects import delete_object, put_object
-from fedtwin.live.wire.protocol import ANSWER, Ask, Decline, Drop, Task, misfit, new_token, with_body
+from fedtwin.live.wire.ports import NobodyThereError
+from fedtwin.live.wire.protocol import ANSWER, Ask, Decline, Drop, Task, misfit, with_body
+from fedtwin.live.wire.tasks import end_tasks
 from fedtwin.live.wire.troubles import TROUBLES, words_of
 
 
@@ -24,24 +23,44 @@ class Dispatcher:
         self._objects: dict[int, str] = {}
         self._losses = context.storage_losses
         self._passed_at = 0.0
+        self._questions: set[asyncio.Task[None]] = set()
+        self._putting = asyncio.Lock()
 
     async def work_for_ever(self) -> None:
         context = self._context
-        while True:
-            await context.wake.wait()
-            context.wake.clear()
-            await self._tell_the_dropped()
+        try:
             while True:
-                self._run.close_round()
-                asked = self._core.next_ask(self._run.now_s()) if context.can_ask else None
-                if asked is None:
-                    break
-                self._run.commit(asked)
-                if isinstance(asked, events.Passed):
-                    self._passed_at = time.monotonic()
-                    say(logging.DEBUG, "passed", round=asked.round)
-                if isinstance(asked, events.Asked):
-                    await self._ask(asked)
+                await context.wake.wait()
+                context.wake.clear()
+                for question in [question for question in self._questions if question.done()]:
+                    self._questions.remove(question)
+                    question.result()
+                await self._tell_the_dropped()
+                while self._go_on():
+                    pass
+        finally:
+            await end_tasks(list(self._questions))
+
+    def _go_on(self) -> bool:
+        """One step: False where nothing is to be done."""
+        self._run.close_round()
+        asked = self._core.next_ask(self._run.now_s()) if self._context.can_ask else None
+        if asked is None:
+            return False
+        if isinstance(asked, events.Asked | events.Opened):
+            told = self._context.beats.told(self._core, self._run.now_s(), self._context.clock.monotonic_s())
+            if told is not None:  # the choice may be another one now
+                self._run.commit(told)
+                return True
+        self._run.commit(asked)
+        if isinstance(asked, events.Passed):
+            self._passed_at = self._context.clock.monotonic_s()
+            say(logging.DEBUG, "passed", round=asked.round)
+        if isinstance(asked, events.Asked):
+            question = asyncio.create_task(self._ask(asked))
+            question.add_done_callback(lambda _: self._context.wake.set())
+            self._questions.add(question)
+        return True
 
     async def _tell_the_dropped(self) -> None:
         """They stop, and are free for the next round; whoever does not hear it finishes in vain."""
@@ -51,32 +70,30 @@ class Dispatcher:
             await context.settled()
             with suppress(*TROUBLES):
                 subject = context.subjects.task(self._core.names[sent.device])
-                await context.client.publish(subject, Drop(token=sent.token).encoded())
+                await context.transport.publish(subject, Drop(token=sent.token).encoded())
 
     def try_again_after_a_while(self) -> None:
         """Everybody has declined and nothing is in flight: T_max later their channels are others."""
         wait_s = self._core.terms.max_time_s * self._core.live.time_scale
-        if self._core.waits_for_nothing and time.monotonic() - self._passed_at > wait_s:
-            self._core.try_again()
-            self._passed_at = time.monotonic()
+        if self._core.waits_for_nothing and self._context.clock.monotonic_s() - self._passed_at > wait_s:
+            self._run.commit(self._core.offer_again(self._run.now_s()))
+            self._passed_at = self._context.clock.monotonic_s()
 
     async def _ask(self, asked: events.Asked) -> None:
         run, core, context = self._run, self._core, self._context
         name = core.names[asked.device]
         question = Ask(round=asked.round, clock_s=asked.at_s).encoded()
         await context.settled()
-        begun, reconnects = time.monotonic(), context.client.stats["reconnects"]
+        begun, reconnects = context.clock.monotonic_s(), context.transport.reconnects
         try:
-            reply = await context.client.request(context.subjects.ask(name), question, timeout=core.live.ask_timeout_s)
-            answer = ANSWER.validate_json(reply.data)
-        except nats.errors.NoRespondersError:
+            reply = await context.transport.request(context.subjects.ask(name), question, timeout_s=core.live.ask_timeout_s)
+            answer = ANSWER.validate_json(reply)
+        except NobodyThereError:
             run.commit(core.unanswered(asked, run.now_s(), "not connected"))
             return
-        except (nats.errors.Error, TimeoutError):
-            if (
-                context.client.is_connected and context.client.stats["reconnects"] == reconnects
-            ):  # else it is not the device's fault
-                context.patience_with(name, time.monotonic() - begun)
+        except TROUBLES:
+            if context.transport.connected and context.transport.reconnects == reconnects:  # else it is not the device's fault
+                context.patience_with(name, context.clock.monotonic_s() - begun)
             run.commit(core.unanswered(asked, run.now_s(), "no answer"))
             return
         except ValidationError as error:
@@ -85,10 +102,10 @@ class Dispatcher:
         if core.is_quarantined(name):
             run.commit(core.left_out(asked, run.now_s()))
             return
-        if context.patience_with(name, time.monotonic() - begun) < 0.0:
+        if context.patience_with(name, context.clock.monotonic_s() - begun) < 0.0:
             run.commit(core.unanswered(asked, run.now_s(), "slow: its answers take too long"))
             return
-        event = core.answered(asked, answer, new_token(), run.now_s())
+        event = core.answered(asked, answer, context.ports.chance.token(), run.now_s())
         run.commit(event)
         if isinstance(event, events.Dispatched):
             await self._send(name, event)
@@ -102,9 +119,10 @@ class Dispatcher:
         task = Task(token=sent.token, round=sent.round, version=sent.version, clock_s=sent.at_s, model_bytes=len(model))
         try:
             if context.needs_objects:
-                task = task.model_copy(update={"object_name": await self._put(sent.version, model)})
+                async with self._putting:
+                    task = task.model_copy(update={"object_name": await self._put(sent.version, model)})
                 model = b""
-            await context.client.publish(context.subjects.task(name), b"".join(with_body(task, model)))
+            await context.transport.publish(context.subjects.task(name), b"".join(with_body(task, model)))
         except TROUBLES as error:
             say(logging.WARNING, "a task could not be sent", device=name, reason=words_of(error))
         say(logging.DEBUG, "dispatched", device=name, round=sent.round, version=sent.version)
@@ -116,10 +134,10 @@ class Dispatcher:
             self._objects, self._losses = {}, context.storage_losses
         if version not in self._objects:
             name = f"model-{version}"
-            await put_object(context.js, bucket, name, model)
+            await context.transport.put_object(bucket, name, model)
             self._objects[version] = name
             needed = {version, *(task.sent.version for task in self._core.open.values())}
             for old in [old for old in self._objects if old not in needed]:
                 with suppress(*TROUBLES):  # the task is sent all the same
-                    await delete_object(context.js, bucket, self._objects.pop(old))
+                    await context.transport.delete_object(bucket, self._objects.pop(old))
         return self._objects[version]

@@ -2,33 +2,33 @@
 
 import asyncio
 import logging
-import time
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
 from fedtwin.errors import FedtwinError
-from fedtwin.live.broker.process import Broker
 from fedtwin.live.logs import say
 from fedtwin.live.run import events
 from fedtwin.live.run.events import Event
 from fedtwin.live.run.live_run import LiveRun
 from fedtwin.live.server.connecting import Connecting
 from fedtwin.live.server.context import EdgeContext
-from fedtwin.live.server.datapath import DataPath
+from fedtwin.live.server.datapath import RESTART_AFTER_S, DataPath
 from fedtwin.live.server.deadlines import Deadlines
 from fedtwin.live.server.dispatch import Dispatcher
 from fedtwin.live.server.evaluation import Evaluations
 from fedtwin.live.server.holding import Holding
+from fedtwin.live.server.lease import RENEW_S
 from fedtwin.live.server.membership import Membership
 from fedtwin.live.server.standstill import Standstill
 from fedtwin.live.server.uploads import Uploads
-from fedtwin.live.server.worker import Worker
 from fedtwin.live.views.metrics import Metrics
 from fedtwin.live.views.mirror import Mirror, open_mirror
+from fedtwin.live.wire.ports import BrokerProcess, Ports, WorkerProcess
 from fedtwin.live.wire.protocol import FAREWELL
-from fedtwin.live.wire.transport import close, end_tasks, unless_stopped
+from fedtwin.live.wire.real import REAL
+from fedtwin.live.wire.tasks import end_tasks, unless_stopped
 from fedtwin.live.wire.troubles import TROUBLES, words_of
 
 TICK_S, PAUSED_S = 0.05, 2.0
@@ -39,17 +39,22 @@ OPEN_S, FAREWELL_S = 30.0, 1
 
 @dataclass
 class EdgeOptions:
-    """Where the broker is; whether it is ours to look after, and the evaluation worker, if that is."""
+    """Where the broker is; whether it is ours to look after, and the evaluation worker, if that is.
+
+    ``standby``: the run's name is waited for; ``new``: nobody has heard of the run; every ``renew_s`` the lease is written.
+    """
 
     servers: list[str]
-    broker: Broker | None = None
+    broker: BrokerProcess | None = None
     credentials: Path | None = None
     insecure: bool = False
     metrics: str | None = None
     grace_s: float = 10.0
-    worker: Worker | None = None
+    worker: WorkerProcess | None = None
+    ports: Ports = REAL
     standby: bool = False
     new: bool = False
+    renew_s: float = RENEW_S
 
 
 class EdgeServer:
@@ -57,10 +62,11 @@ class EdgeServer:
 
     def __init__(self, run: LiveRun, options: EdgeOptions) -> None:
         self._run, self._core, self._options = run, run.core, options
+        self._clock = options.ports.clock
         self._metrics = Metrics()
         self._stop_asked = asyncio.Event()
         self._opened = False
-        self._connecting = Connecting(options.servers, options.broker, self._metrics)
+        self._connecting = Connecting(options.servers, options.broker, self._metrics, options.ports)
         run.listeners += [self._count, _log]
 
     def stop(self) -> None:
@@ -80,13 +86,13 @@ class EdgeServer:
         connecting = self._connecting.connected(
             credentials=options.credentials, insecure=options.insecure, on_reconnect=self._on_reconnect
         )
-        client = await unless_stopped(connecting, self._stop_asked)
-        if client is None:
+        transport = await unless_stopped(connecting, self._stop_asked)
+        if transport is None:
             self._run.commit(events.Stopped(at_s=self._run.now_s(), finished=False))
             return False
         try:
-            self._context = EdgeContext(self._run, client)
-            self._holding = Holding(self._context, standby=options.standby, new=options.new)
+            self._context = EdgeContext(self._run, transport, options.ports)
+            self._holding = Holding(self._context, standby=options.standby, new=options.new, renew_s=options.renew_s)
             self._standstill = Standstill(self._context, self._metrics)
             self._run.listeners.append(lambda event, _: self._standstill.happened(event))
             if await unless_stopped(self._hold_the_run(), self._stop_asked) is None:
@@ -114,7 +120,7 @@ class EdgeServer:
             return finished
         finally:
             await self._holding.end()
-            await close(client)
+            await transport.close()
 
     async def _hold_the_run(self) -> bool:
         await self._until_it_works(self._holding.take)
@@ -124,8 +130,8 @@ class EdgeServer:
     async def _say_farewell(self) -> None:
         """So that a broker which ends with us is no surprise to the devices."""
         with suppress(*TROUBLES):
-            await self._context.client.publish(self._context.subjects.call, FAREWELL)
-            await self._context.client.flush(FAREWELL_S)
+            await self._context.transport.publish(self._context.subjects.call, FAREWELL)
+            await self._context.transport.flush(FAREWELL_S)
 
     async def _open_until_it_works(self) -> bool:
         await self._until_it_works(self._open)
@@ -133,21 +139,29 @@ class EdgeServer:
 
     async def _until_it_works(self, work: Callable[[], Awaitable[None]]) -> None:
         """The broker may be killed at this very moment."""
-        end = time.monotonic() + OPEN_S
+        end, restart_at = self._clock.monotonic_s() + OPEN_S, self._clock.monotonic_s() + RESTART_AFTER_S
         while True:
             try:
                 return await work()
             except TROUBLES as error:
                 reason = words_of(error)
-                if time.monotonic() > end and not self._options.standby:
+                if self._clock.monotonic_s() > end and not self._options.standby:
                     raise FedtwinError(f"The broker cannot be used, is its JetStream on? {reason}.") from None
                 say(logging.WARNING, "the broker is not ready yet", reason=reason)
                 self._look_after_the_broker()
+                if (
+                    self._options.broker is not None and self._clock.monotonic_s() > restart_at
+                ):  # it is there, and stores nothing
+                    restart_at = end
+                    await self._options.ports.in_a_thread(self._options.broker.stop)
+                    self._options.broker.restart()
+                    say(logging.WARNING, "the broker did not store and was started again")
+                    self._metrics.repaired("broker")
                 await asyncio.sleep(READY_PAUSE_S)
 
     async def _open(self) -> None:
         context = self._context
-        self._mirror: Mirror = await open_mirror(context.js, context.subjects.twin_bucket, self._core.live.replicas)
+        self._mirror: Mirror = await open_mirror(context.transport, context.subjects.twin_bucket, self._core.live.replicas)
         self._dispatcher, self._uploads = Dispatcher(context), Uploads(context)
         self._deadlines = Deadlines(context, self._uploads)
         self._evaluations = Evaluations(context, self._options.worker)
@@ -155,7 +169,7 @@ class EdgeServer:
         await self._path.open()
         await Membership(context).open()
         say(logging.INFO, "serving", run=self._run.name, servers=" ".join(self._options.servers), version=self._core.version)
-        await context.client.publish(context.subjects.call, b"")
+        await context.transport.publish(context.subjects.call, b"")
         if self._core.started:
             context.wait_for_the_fleet()
         self._deadlines.put_off()
@@ -166,11 +180,12 @@ class EdgeServer:
         say(logging.INFO, "reconnected")
         if not self._opened:
             return
+        self._deadlines.put_off()
         self._context.wait_for_the_fleet()
         for _ in range(READY_TRIES):
             try:
                 await self._path.restore()
-                await self._context.client.publish(self._context.subjects.call, b"")
+                await self._context.transport.publish(self._context.subjects.call, b"")
                 break
             except TROUBLES as error:
                 say(logging.DEBUG, "the broker is not ready yet", reason=words_of(error))
@@ -187,10 +202,12 @@ class EdgeServer:
                     raise error
             if self._uploads.trouble is not None:
                 raise self._uploads.trouble
+            if self._run.failure is not None:  # met where a message was handled, which ends nothing by itself
+                raise self._run.failure
             if self._stop_asked.is_set():
                 self._context.stopping.set()
-                deadline = deadline or time.monotonic() + self._options.grace_s
-                if not self._core.open or time.monotonic() > deadline:
+                deadline = deadline or self._clock.monotonic_s() + self._options.grace_s
+                if not self._core.open or self._clock.monotonic_s() > deadline:
                     return False
             await asyncio.sleep(TICK_S)
         return True
@@ -203,10 +220,10 @@ class EdgeServer:
     # Time
 
     async def _tick_for_ever(self) -> None:
-        last = time.monotonic()
+        last = self._clock.monotonic_s()
         while True:
             await asyncio.sleep(TICK_S)
-            last, since = time.monotonic(), last
+            last, since = self._clock.monotonic_s(), last
             if last - since > PAUSED_S:
                 self._was_away(last - since)
             self._look_after_the_broker()
@@ -220,7 +237,7 @@ class EdgeServer:
                 self._standstill.look(self._path.trouble)
             self._evaluations.tick()
             self._dispatcher.try_again_after_a_while()
-            self._metrics.look(self._core, connected=self._context.client.is_connected, path_ok=self._path.trouble is None)
+            self._metrics.look(self._core, connected=self._context.transport.connected, path_ok=self._path.trouble is None)
             self._context.wake.set()
 
     def _look_after_the_broker(self) -> None:
@@ -242,7 +259,7 @@ class EdgeServer:
     async def _mirror_for_ever(self) -> None:
         while True:
             await asyncio.sleep(MIRROR_EVERY_S)
-            if self._context.client.is_connected:
+            if self._context.transport.connected:
                 try:
                     await self._write_mirror()
                 except TROUBLES as error:

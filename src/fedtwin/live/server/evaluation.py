@@ -2,16 +2,13 @@
 
 import asyncio
 import logging
-import time
 
-from nats.aio.msg import Msg
 from pydantic import ValidationError
 
 from fedtwin.live.logs import say
 from fedtwin.live.run import events
 from fedtwin.live.server.context import EdgeContext
-from fedtwin.live.server.worker import Worker
-from fedtwin.live.wire.objects import put_object
+from fedtwin.live.wire.ports import WorkerProcess
 from fedtwin.live.wire.protocol import EVALUATION, Evaluate, NotEvaluated, with_body
 from fedtwin.live.wire.settings import shared_settings
 from fedtwin.live.wire.troubles import TROUBLES, words_of
@@ -28,7 +25,7 @@ class Evaluations:
     It may take ten times as long as the one before, and at least ten seconds; a worker of ours that takes longer is ended.
     """
 
-    def __init__(self, context: EdgeContext, worker: Worker | None = None) -> None:
+    def __init__(self, context: EdgeContext, worker: WorkerProcess | None = None) -> None:
         self._context, self._run, self._worker = context, context.run, worker
         self._timeout_s = TIMEOUT_S
         self._silences = 0
@@ -61,8 +58,9 @@ class Evaluations:
             await asyncio.wait([self._job])
         if self._seen_version == self._run.core.version:
             return
-        end, tries, silences = time.monotonic() + TIMEOUT_S, TRIES_AT_THE_END, self._silences
-        while tries > 0 and time.monotonic() < end:
+        clock = self._context.clock
+        end, tries, silences = clock.monotonic_s() + TIMEOUT_S, TRIES_AT_THE_END, self._silences
+        while tries > 0 and clock.monotonic_s() < end:
             if await self._evaluate():
                 return
             tries -= 1
@@ -80,19 +78,19 @@ class Evaluations:
             await asyncio.sleep(RETRY_S)
         return found
 
-    async def _answer(self, question: bytes) -> Msg:
-        context, begun, limit_s = self._context, time.monotonic(), self._timeout_s
+    async def _answer(self, question: bytes) -> bytes:
+        context, begun, limit_s = self._context, self._context.clock.monotonic_s(), self._timeout_s
         try:
-            reply = await context.client.request(context.subjects.evaluate, question, timeout=limit_s)
+            reply = await context.transport.request(context.subjects.evaluate, question, timeout_s=limit_s)
         except TimeoutError:
-            if context.client.is_connected and context.path_is_well:  # else it is not the worker
+            if context.transport.connected and context.path_is_well:  # else it is not the worker
                 say(logging.WARNING, "not evaluated", reason=f"the worker did not answer within {limit_s:g} s")
                 self._silences += 1
                 self._timeout_s = min(2.0 * limit_s, TIMEOUT_S)
                 if self._worker is not None:
                     self._worker.end()
             raise
-        self._timeout_s = min(max(LEAST_TIMEOUT_S, TIMES_THE_LAST * (time.monotonic() - begun)), TIMEOUT_S)
+        self._timeout_s = min(max(LEAST_TIMEOUT_S, TIMES_THE_LAST * (context.clock.monotonic_s() - begun)), TIMEOUT_S)
         return reply
 
     async def _evaluate(self) -> bool:
@@ -102,10 +100,10 @@ class Evaluations:
         request = Evaluate(model_bytes=len(model), config=shared_settings(self._run.config))
         try:
             if context.needs_objects:
-                await put_object(context.js, context.subjects.models_bucket, OBJECT_NAME, model)
+                await context.transport.put_object(context.subjects.models_bucket, OBJECT_NAME, model)
                 request, model = request.model_copy(update={"object_name": OBJECT_NAME}), b""
             reply = await self._answer(b"".join(with_body(request, model)))
-            found = EVALUATION.validate_json(reply.data)
+            found = EVALUATION.validate_json(reply)
         except (*TROUBLES, ValidationError) as error:
             say(logging.DEBUG, "not evaluated", reason=words_of(error))
             return False

@@ -5,18 +5,17 @@ import logging
 from contextlib import suppress
 from pathlib import Path
 
-from nats.aio.client import Client
-from nats.aio.msg import Msg
 from pydantic import ValidationError
 
 from fedtwin.config import Config
 from fedtwin.errors import FedtwinError
 from fedtwin.live.logs import say
-from fedtwin.live.wire.objects import ObjectError, get_object
+from fedtwin.live.wire.ports import Incoming, ObjectError, Ports, Transport
 from fedtwin.live.wire.protocol import Evaluate, Evaluated, NotEvaluated, Subjects, split_body
+from fedtwin.live.wire.real import REAL
 from fedtwin.live.wire.settings import with_code_in
+from fedtwin.live.wire.tasks import unless_stopped
 from fedtwin.live.wire.tensors import Codec, UnfitError
-from fedtwin.live.wire.transport import close, connect, unless_stopped
 
 MOST_MODEL_BYTES = 2**34
 
@@ -33,45 +32,44 @@ class Evaluator:
         code: Path | None = None,
         credentials: Path | None = None,
         insecure: bool = False,
+        ports: Ports = REAL,
     ) -> None:
         self._servers, self._subjects, self._data, self._code = servers, Subjects(run), data, code
-        self._credentials, self._insecure = credentials, insecure
+        self._credentials, self._insecure, self._ports = credentials, insecure, ports
         self._stop = asyncio.Event()
         self._settings: dict[str, object] = {}
-        self._client: Client | None = None
+        self._transport: Transport | None = None
 
     def stop(self) -> None:
         self._stop.set()
 
     async def run(self) -> None:
         import_torch()
-        connecting = connect(
+        connecting = self._ports.connect(
             self._servers,
             name="evaluator",
-            inbox="evaluator",
             credentials=self._credentials,
             insecure=self._insecure,
         )
-        self._client = await unless_stopped(connecting, self._stop)
-        if self._client is None:
+        self._transport = await unless_stopped(connecting, self._stop)
+        if self._transport is None:
             return
         try:
-            await self._client.subscribe(self._subjects.evaluate, cb=self._on_request)
+            await self._transport.subscribe(self._subjects.evaluate, self._on_request)
             await self._stop.wait()
         finally:
-            await close(self._client)
+            await self._transport.close()
 
-    async def _on_request(self, message: Msg) -> None:
+    async def _on_request(self, message: Incoming) -> None:
         try:
             header, body = split_body(message.data)
             request = Evaluate.model_validate_json(header)
             model = bytes(body)
             if request.object_name is not None:
-                assert self._client is not None
-                model = await get_object(
-                    self._client.jetstream(), self._subjects.models_bucket, request.object_name, MOST_MODEL_BYTES
-                )
-            found = await asyncio.to_thread(self._evaluate, request.config, model)
+                assert self._transport is not None
+                bucket = self._subjects.models_bucket
+                model = await self._transport.get_object(bucket, request.object_name, MOST_MODEL_BYTES)
+            found = await self._ports.in_a_thread(self._evaluate, request.config, model)
             answer: Evaluated | NotEvaluated = found
         except Exception as error:  # whatever it is, the edge server does not wait for an answer that never comes
             expected = isinstance(error, ValidationError | ObjectError | UnfitError | FedtwinError)

@@ -9,13 +9,15 @@ from typing import Any
 from fedtwin.live.event_loop import StopSignals, run_until_stopped
 from fedtwin.live.logs import say
 from fedtwin.live.run.following import Follower
-from fedtwin.live.run.ledger import LEDGER_NAME
+from fedtwin.live.run.past import has_ledger
 from fedtwin.live.server.lease import LOOK_S, Lease
 from fedtwin.live.server.place import Place
 from fedtwin.live.wire.box import Box
+from fedtwin.live.wire.ports import MissingError
 from fedtwin.live.wire.protocol import Subjects
-from fedtwin.live.wire.tape import MissingTapeError, Tape
-from fedtwin.live.wire.transport import close, connect, unless_stopped
+from fedtwin.live.wire.real import connect
+from fedtwin.live.wire.tape import Tape
+from fedtwin.live.wire.tasks import unless_stopped
 from fedtwin.live.wire.troubles import TROUBLES, words_of
 from fedtwin.records.lock import Lock
 
@@ -47,13 +49,13 @@ class _Handover:
     async def run(self) -> bool:
         place, name = self._place, self._run
         credentials = place.credentials_of("edge")
-        connecting = connect(place.servers, name="edge", inbox="edge", credentials=credentials, insecure=place.insecure)
-        client = await unless_stopped(connecting, self.stop)
-        if client is None:
+        connecting = connect(place.servers, name="edge", credentials=credentials, insecure=place.insecure)
+        transport = await unless_stopped(connecting, self.stop)
+        if transport is None:
             return False
         subjects = Subjects(name)
-        tape, box = Tape(client, subjects.ledger_tape, subjects.ledger), Box(client, subjects.files_bucket)
-        self._follower, lease = Follower(self._folder, tape, box), Lease(client, name, self._folder, 1)
+        tape, box = Tape(transport, subjects.ledger_tape, subjects.ledger), Box(transport, subjects.files_bucket)
+        self._follower, lease = Follower(self._folder, tape, box), Lease(transport, name, self._folder, 1)
         try:
             if await unless_stopped(self._until_it_works(lease), self.stop) is None:
                 return False
@@ -61,7 +63,7 @@ class _Handover:
                 await lease.end()
             return True
         finally:
-            await close(client)
+            await transport.close()
 
     async def _until_it_works(self, lease: Lease) -> bool:
         """Whatever the broker goes through meanwhile."""
@@ -78,7 +80,7 @@ class _Handover:
 
     async def _until_there_is_a_run(self) -> None:
         told = False
-        while not (self._folder / LEDGER_NAME).exists() and not await self._follow():
+        while not has_ledger(self._folder) and not await self._follow():
             if not told:
                 say(logging.INFO, "standing by: there is no ledger of the run at the broker yet", run=self._run)
                 told = True
@@ -88,6 +90,6 @@ class _Handover:
         """False where the broker has no ledger: then the folder has all there is."""
         try:
             await self._follower.catch_up()
-        except MissingTapeError:
+        except MissingError:
             return False
         return self._follower.lines > 0

@@ -9,7 +9,7 @@ from fedtwin.live.server.context import EdgeContext
 from fedtwin.live.server.lease import Lease
 from fedtwin.live.wire.box import Box
 from fedtwin.live.wire.tape import Tape
-from fedtwin.live.wire.transport import end_tasks
+from fedtwin.live.wire.tasks import end_tasks
 
 SETTLE_S = 5.0
 
@@ -17,9 +17,10 @@ SETTLE_S = 5.0
 class Holding:
     """``take``, and ``write_to_the_broker`` if the ledger is to be there; ``check`` says when it is over; then ``end``."""
 
-    def __init__(self, context: EdgeContext, *, standby: bool, new: bool) -> None:
+    def __init__(self, context: EdgeContext, *, standby: bool, new: bool, renew_s: float) -> None:
         self._context, self._standby, self._new = context, standby, new
-        self._lease = Lease(context.client, context.run.name, context.run.folder, context.core.live.replicas)
+        run, replicas = context.run, context.core.live.replicas
+        self._lease = Lease(context.transport, run.name, run.folder, replicas, context.ports, renew_s)
         self._keepers: list[asyncio.Task[None]] = []
 
     async def take(self) -> None:
@@ -32,8 +33,8 @@ class Holding:
         context, replicas = self._context, self._context.core.live.replicas
         if context.core.live.ledger == "file":
             return
-        tape = Tape(context.client, context.subjects.ledger_tape, context.subjects.ledger, replicas=replicas)
-        box = Box(context.client, context.subjects.files_bucket, replicas)
+        tape = Tape(context.transport, context.subjects.ledger_tape, context.subjects.ledger, replicas=replicas)
+        box = Box(context.transport, context.subjects.files_bucket, replicas)
         stream = await attached(context.run.folder, tape, box, new=self._new)
         context.run.write_to(stream)
         self._keepers.append(asyncio.create_task(stream.write_for_ever()))

@@ -2,6 +2,7 @@
 
 import logging
 import shutil
+import tomllib
 from collections.abc import Callable, Coroutine, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
@@ -9,14 +10,15 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
-from fedtwin.config import Config, LiveConfig, load_config, replace_settings
+from fedtwin.config import Config, replace_settings
 from fedtwin.errors import FedtwinError, ServedElsewhereError
 from fedtwin.live.broker.process import Broker
 from fedtwin.live.event_loop import StopSignals, run_until_stopped
 from fedtwin.live.logs import say
-from fedtwin.live.run import events, opening
+from fedtwin.live.run import opening
 from fedtwin.live.run.ledger import LEDGER_NAME, read_events
 from fedtwin.live.run.live_run import LiveRun
+from fedtwin.live.run.past import beginning_of, has_ledger
 from fedtwin.live.run.tables import write_records
 from fedtwin.live.server.edge import EdgeOptions, EdgeServer
 from fedtwin.live.server.handover import caught_up
@@ -26,7 +28,7 @@ from fedtwin.live.views.metrics import check_metrics
 from fedtwin.live.views.reasons import Reasons
 from fedtwin.live.wire.protocol import check_name
 from fedtwin.live.wire.tensors import Codec, read_model
-from fedtwin.records.files import CONFIG_NAME, LOCK_NAME
+from fedtwin.records.files import LOCK_NAME
 from fedtwin.records.lock import Lock
 
 NOTHING_MIXED_IN, NO_UPLOAD_COMES_THROUGH = 3, 4
@@ -91,6 +93,7 @@ def resume(
     folder: Path,
     *,
     run: str | None = None,
+    repair: bool = False,
     place: Place | None = None,
     evaluator: bool = True,
     metrics: str | None = None,
@@ -99,16 +102,19 @@ def resume(
 ) -> Served:
     """Goes on with the run in a folder, wherever it was stopped or killed; the rest is as for ``serve``.
 
-    Where ``run`` is given, it must be the run's name.
+    Where ``run`` is given, it must be the run's name. What is damaged is an error; with ``repair`` the run goes back to the
+    last state that verifies, and what is cut off stays in the folder.
     """
     place = checked(place, metrics, new=False)
     with StopSignals() as signals:
         lock = None
         if name := name_at_the_broker(folder, place):
+            if repair:  # what the broker has of what is cut off comes again from there
+                opening.repaired(folder)
             lock = Lock(folder / LOCK_NAME)
             if not caught_up(folder, name, place, lock, signals, standby=False):
                 return Served({})
-        live = reopened(folder, run, lock)
+        live = reopened(folder, run, lock, repair=repair and lock is None)
         return serve_run(live, place, evaluator=evaluator, metrics=metrics, grace_s=grace_s, logs=logs, signals=signals)
 
 
@@ -117,20 +123,19 @@ def name_at_the_broker(folder: Path, place: Place) -> str | None:
 
     A folder that has only followed a ledger so far has no settings yet.
     """
-    if not (folder / LEDGER_NAME).exists():
+    if not has_ledger(folder):
         return None
-    live = load_config(folder / CONFIG_NAME).live if (folder / CONFIG_NAME).exists() else LiveConfig(ledger="stream")
-    if live is None or live.ledger == "file":
+    began = beginning_of(folder)
+    if began.config is None or tomllib.loads(began.config)["live"].get("ledger", "file") == "file":
         return None
     if not place.servers:
         raise FedtwinError(f"The ledger of {str(folder)!r} is at the broker (live.ledger = 'stream'): give --server URL.")
-    began = next(read_events(folder / LEDGER_NAME))
-    return began.run if isinstance(began, events.Began) else None
+    return began.run
 
 
-def reopened(folder: Path, run: str | None, lock: Lock | None = None) -> LiveRun:
+def reopened(folder: Path, run: str | None, lock: Lock | None = None, *, repair: bool = False) -> LiveRun:
     """The run in a folder, if that is its name."""
-    live = opening.resume(folder, lock)
+    live = opening.resume(folder, repair=repair, lock=lock)
     if run is not None and live.name != run:
         live.close()
         raise FedtwinError(f"--run {run!r} is not the name of the run in {str(folder)!r}: that is {live.name!r}.")

@@ -7,21 +7,20 @@ take it; nobody compares clocks. The holder itself counts from before it wrote, 
 import asyncio
 import logging
 import os
-import secrets
 import socket
-import time
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from pathlib import Path
 
-from nats.aio.client import Client
 from pydantic import BaseModel, ConfigDict, ValidationError
 
 from fedtwin.errors import ServedElsewhereError, TakenOverError
 from fedtwin.files import write_whole
 from fedtwin.live.logs import say
+from fedtwin.live.wire.ports import Entry, MissingError, OvertakenError, Ports, Transport
 from fedtwin.live.wire.protocol import Subjects
-from fedtwin.live.wire.tape import Entry, MissingTapeError, OvertakenError, Tape
+from fedtwin.live.wire.real import REAL
+from fedtwin.live.wire.tape import Tape
 from fedtwin.live.wire.troubles import TROUBLES
 
 LEASE_S, RENEW_S, LOOK_S = 3.7, 0.25, 0.2
@@ -39,36 +38,38 @@ class Claim(BaseModel):
     returned: bool = False
 
 
-def place_of(folder: Path) -> str:
-    """A name that no other folder has, not even a copy of this one."""
+def place_of(folder: Path, new_name: str) -> str:
+    """A name that no other folder has, not even a copy of this one; a new one where the folder has none yet."""
     path, number = folder / PLACE_NAME, str(folder.stat().st_ino)
     with suppress(OSError, ValueError):
         name, of = path.read_text(encoding="utf-8").split()
         if of == number:
             return name
-    name = secrets.token_hex(16)
-    write_whole(path, f"{name} {number}\n")
-    return name
+    with suppress(OSError):  # on a full disk: a crash then holds the name for a while against its own folder too
+        write_whole(path, f"{new_name} {number}\n")
+    return new_name
 
 
 class Lease:
     """``take`` it, ``keep_for_ever``, give it back by ``end``. ``stands``: nobody else can have it at this moment."""
 
-    def __init__(self, client: Client, run: str, folder: Path, replicas: int) -> None:
+    def __init__(
+        self, transport: Transport, run: str, folder: Path, replicas: int, ports: Ports = REAL, renew_s: float = RENEW_S
+    ) -> None:
         subjects = Subjects(run)
-        self._client, self._run, self._subject = client, run, subjects.lease
-        self._tape = Tape(client, subjects.lease_tape, subjects.lease, newest_only=True, replicas=replicas)
+        self._transport, self._run, self._subject, self._clock = transport, run, subjects.lease, ports.clock
+        self._tape = Tape(transport, subjects.lease_tape, subjects.lease, newest_only=True, replicas=replicas)
         who = f"process {os.getpid()} on {socket.gethostname()}, run folder {str(folder.resolve())!r}"
-        self._claim = Claim(holder=secrets.token_hex(16), place=place_of(folder), who=who)
+        self._claim = Claim(holder=ports.chance.token(), place=place_of(folder, ports.chance.token()), who=who)
         self._number = 0
-        self._until = 0.0
+        self._until, self._renew_s = 0.0, renew_s
         self._unfenced = False
         self._another = False  # was seen to have it: who may write it anew, where the broker has lost its store
         self._renewed = asyncio.Event()
 
     @property
     def stands(self) -> bool:
-        return self._unfenced or time.monotonic() < self._until
+        return self._unfenced or self._clock.monotonic_s() < self._until
 
     async def held(self) -> None:
         """At once while it stands; else when it was written anew."""
@@ -79,11 +80,11 @@ class Lease:
     async def take(self, *, standby: bool, meanwhile: Callable[[], Awaitable[object]] | None = None) -> None:
         """Or ``ServedElsewhereError``; with ``standby`` it is waited for. One of ``TROUBLES`` where the broker fails."""
         await self._tape.make()
-        seen, since, told = await self._found(), time.monotonic(), False
+        seen, since, told = await self._found(), self._clock.monotonic_s(), False
         while True:
-            asked = time.monotonic()
+            asked = self._clock.monotonic_s()
             entry = await self._found()
-            now = time.monotonic()
+            now = self._clock.monotonic_s()
             other = _claim_of(entry)
             free = not self._another if other is None else other.returned or other.place == self._claim.place
             self._another = self._another or not free
@@ -106,32 +107,32 @@ class Lease:
     async def keep_for_ever(self) -> None:
         """Written anew, whatever the broker goes through; ``TakenOverError`` when another has it."""
         while not self._unfenced:
-            await asyncio.sleep(RENEW_S)
+            await asyncio.sleep(self._renew_s)
             with suppress(*TROUBLES):
                 if not await self._write(self._number):
                     await self._look_who_has_it()
 
     async def end(self) -> None:
         """Given back, so that nobody has to wait for its end."""
-        with suppress(*TROUBLES, OvertakenError, MissingTapeError):
+        with suppress(*TROUBLES):
             data = self._claim.model_copy(update={"returned": True}).model_dump_json().encode()
             await asyncio.wait_for(self._tape.append(data, after=self._number), RETURN_S)
 
     async def _found(self) -> Entry:
         try:
             return await self._tape.last()
-        except MissingTapeError:
+        except MissingError:
             await self._tape.make()
             return Entry(0, b"", {})
 
     async def _write(self, after: int) -> bool:
         """False where somebody has written since."""
-        begun = time.monotonic()
+        begun = self._clock.monotonic_s()
         try:
             self._number = await self._tape.append(self._claim.model_dump_json().encode(), after=after)
         except OvertakenError:
             return False
-        except MissingTapeError:
+        except MissingError:
             await self._tape.make()
             return False
         except TimeoutError:
@@ -143,8 +144,7 @@ class Lease:
 
     def _may_not(self) -> bool:
         """The rights of a fleet that was provisioned before there was a lease."""
-        last = str(self._client.last_error or "").lower()
-        if "permissions violation" in last and self._subject in last and not self._unfenced:
+        if self._transport.refused(self._subject) and not self._unfenced:
             self._unfenced = True
             again = f"fedtwin provision DIR --run {self._run}"
             say(logging.ERROR, f"a second edge server would not be kept away: users.conf is old, {again} writes it anew")

@@ -3,18 +3,15 @@
 import logging
 import math
 import re
-import time
 from collections.abc import Mapping
 from contextlib import suppress
 
-import nats.errors
-from nats.aio.msg import Msg
 from pydantic import ValidationError
 
 from fedtwin.live.logs import say
 from fedtwin.live.run.admission import most_of_own, most_samples
 from fedtwin.live.server.context import EdgeContext
-from fedtwin.live.wire.objects import make_bucket
+from fedtwin.live.wire.ports import Incoming, TransportError
 from fedtwin.live.wire.protocol import NAME, Hello, Telemetry, Welcome, misfit
 from fedtwin.live.wire.settings import shared_settings
 
@@ -27,11 +24,11 @@ class Membership:
         self._most_samples, self._most_of_own = most_samples(context.run.config), most_of_own(context.run.config)
 
     async def open(self) -> None:
-        subjects, client = self._context.subjects, self._context.client
-        await client.subscribe(subjects.hello("*"), cb=self._on_hello)
-        await client.subscribe(subjects.beat("*"), cb=self._on_beat)
+        subjects, transport = self._context.subjects, self._context.transport
+        await transport.subscribe(subjects.hello("*"), self._on_hello)
+        await transport.subscribe(subjects.beat("*"), self._on_beat)
 
-    async def _on_hello(self, message: Msg) -> None:
+    async def _on_hello(self, message: Incoming) -> None:
         name = message.subject.rpartition(".")[2]
         try:
             hello = Hello.model_validate_json(message.data)
@@ -93,8 +90,8 @@ class Membership:
     async def _let_in(self, name: str, hello: Hello) -> None:
         context, run, core = self._context, self._run, self._core
         if name not in core.members and context.uploads_need_objects:
-            await make_bucket(
-                context.js, context.subjects.uploads_bucket(name), 4 * run.model.most_upload_bytes, core.live.replicas
+            await context.transport.make_bucket(
+                context.subjects.uploads_bucket(name), 4 * run.model.most_upload_bytes, core.live.replicas
             )
         if name not in core.members:
             run.commit(core.join(name, hello, run.now_s()))
@@ -110,14 +107,14 @@ class Membership:
             say(logging.INFO, "started", devices=len(core.names), channels=core.channels)
         context.wake.set()
 
-    async def _respond(self, message: Msg, answer: Welcome) -> None:
+    async def _respond(self, message: Incoming, answer: Welcome) -> None:
         """Only into the inbox of who said hello: the subject for the answer is of the sender's choosing."""
         if message.reply.startswith(f"_INBOX.{message.subject.rpartition('.')[2]}."):
             await self._context.settled()
-            with suppress(nats.errors.Error):
+            with suppress(TransportError):
                 await message.respond(answer.encoded())
 
-    async def _on_beat(self, message: Msg) -> None:
+    async def _on_beat(self, message: Incoming) -> None:
         name = message.subject.rpartition(".")[2]
         if not re.fullmatch(NAME, name):
             return
@@ -133,12 +130,12 @@ class Membership:
         device = self._core.number_of(name)
         if device is None:
             if name in self._core.members:  # the run has not started: it waits for others
-                self._context.heard[name] = time.monotonic()
+                self._context.heard[name] = self._context.clock.monotonic_s()
             else:
                 self._context.remember_stranger(name, telemetry)
             return
-        self._core.coordinator.tell(device, telemetry.gain, telemetry.cpu_hz, self._run.now_s())
+        self._context.beats.heard(device, telemetry.gain, telemetry.cpu_hz, self._run.now_s())
         if telemetry.busy:
-            self._context.heard[name] = time.monotonic()
+            self._context.heard[name] = self._context.clock.monotonic_s()
         else:
             self._context.alive(name)

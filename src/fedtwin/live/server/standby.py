@@ -1,14 +1,13 @@
 """A second edge server of a run: it waits while the first one serves, and takes over when that ends, however it ends."""
 
 import logging
-import time
 from collections.abc import Sequence
 from pathlib import Path
 
 from fedtwin.errors import LockedError
 from fedtwin.live.event_loop import StopSignals
 from fedtwin.live.logs import say
-from fedtwin.live.run.ledger import LEDGER_NAME
+from fedtwin.live.run.past import has_ledger
 from fedtwin.live.server.handover import caught_up
 from fedtwin.live.server.hosting import Served, checked, name_at_the_broker, reopened, serve_run
 from fedtwin.live.server.place import Place
@@ -39,7 +38,7 @@ def stand_by(
         if lock is None:
             return None
         try:
-            name = name_at_the_broker(folder, place) if (folder / LEDGER_NAME).exists() else run or "main"
+            name = name_at_the_broker(folder, place) if has_ledger(folder) else run or "main"
         except BaseException:
             lock.release()
             raise
@@ -56,7 +55,7 @@ def _lock_when_free(folder: Path, signals: StopSignals, *, anywhere: bool) -> Lo
     told: str | None = None
     while not signals.asked:
         why = f"there is no run in {str(folder)!r} yet"
-        if (folder / LEDGER_NAME).exists() or anywhere:
+        if has_ledger(folder) or anywhere:
             folder.mkdir(parents=True, exist_ok=True)
             try:
                 lock = Lock(folder / LOCK_NAME)
@@ -73,5 +72,5 @@ def _lock_when_free(folder: Path, signals: StopSignals, *, anywhere: bool) -> Lo
         if why != told:
             say(logging.INFO, f"standing by: {why}", folder=folder)
             told = why
-        time.sleep(LOOK_S)
+        signals.look_again_in(LOOK_S)
     return None

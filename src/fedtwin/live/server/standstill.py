@@ -1,7 +1,6 @@
 """No upload mixed in although devices are there, whatever the reason: said again and again, with the reasons counted."""
 
 import logging
-import time
 
 from fedtwin.live.logs import say
 from fedtwin.live.run import events
@@ -21,12 +20,12 @@ class Standstill:
         self._context, self._metrics = context, metrics
         self._every_s = context.core.live.warn_after_s
         self._reasons = Reasons()
-        self._since = self._next = time.monotonic()
+        self._since = self._next = self._context.clock.monotonic_s()
         self._begin()
 
     def _begin(self) -> None:
         self._reasons.clear()
-        self._since = time.monotonic()
+        self._since = self._context.clock.monotonic_s()
         self._next = self._since + self._every_s
         self._metrics.moves()
 
@@ -37,7 +36,7 @@ class Standstill:
 
     def look(self, trouble: str | None) -> None:
         """``trouble``: why the broker lets no upload through."""
-        now = time.monotonic()
+        now = self._context.clock.monotonic_s()
         if now < self._next:
             return
         self._next = now + self._every_s

@@ -2,27 +2,20 @@
 
 import asyncio
 import logging
-import time
+import math
 from contextlib import suppress
 from dataclasses import dataclass
 
-import nats.errors
-import nats.js.errors
-from nats.aio.msg import Msg
-from nats.js.api import AckPolicy, ConsumerConfig, DiscardPolicy, RetentionPolicy, StreamConfig
-from nats.js.client import JetStreamContext
 from pydantic import ValidationError
 
 from fedtwin.live.logs import say
 from fedtwin.live.server.context import EdgeContext
-from fedtwin.live.wire.objects import ObjectError, delete_object, get_object
+from fedtwin.live.wire.ports import Incoming, MissingError, ObjectError, Queue, Subscription
 from fedtwin.live.wire.protocol import MESSAGE_SLACK_BYTES, RESULT, TOKEN_HEADER, Done, Failed, misfit
 from fedtwin.live.wire.troubles import TROUBLES, words_of
 
 ACK_WAIT_S = 30.0
 MOST_WAITING_PER_DEVICE = 4
-CONSUMER = "edge"
-WATCHED = ("subjects", "discard", "discard_new_per_subject", "max_msgs_per_subject", "max_msg_size")
 LOOK_EVERY_S, LOOKS = 0.05, 60
 
 
@@ -30,7 +23,7 @@ LOOK_EVERY_S, LOOKS = 0.05, 60
 class HeldUpload:
     """The bytes of an upload whose result has not come yet. They are acknowledged with it."""
 
-    message: Msg
+    message: Incoming
     body: bytes
     stream: int
 
@@ -40,17 +33,19 @@ class Uploads:
 
     def __init__(self, context: EdgeContext) -> None:
         self._context, self._run, self._core = context, context.run, context.core
+        self._transport = context.transport
         self._held: dict[str, HeldUpload] = {}
-        self._subscription: JetStreamContext.PushSubscription | None = None
+        self._subscription: Subscription | None = None
         self._one_at_a_time = asyncio.Lock()
         self._stream = 0
         self.trouble: BaseException | None = None
         self.delivered, self.busy = 0, False
+        self.pulse_sent_s = -math.inf
 
     async def open(self) -> None:
         try:
-            await self._context.js.update_stream(self._stream_config())
-        except nats.js.errors.NotFoundError:
+            await self._transport.update_queue(self._queue())
+        except MissingError:
             await self.make_stream()
         await self.consume_anew()
 
@@ -63,40 +58,34 @@ class Uploads:
         async with self._one_at_a_time:
             await self._stop_listening()
             self._stream += 1
-            await self._context.js.add_stream(self._stream_config())
+            await self._transport.make_queue(self._queue())
 
     async def set_right(self) -> list[str]:
         """What had other settings than ours, by somebody else's hand, and has them again."""
-        js, wanted, changed = self._context.js, self._stream_config(), []
-        found = (await js.stream_info(self._context.subjects.stream)).config
-        if any(getattr(found, key) != getattr(wanted, key) for key in WATCHED):
-            await js.update_stream(wanted)
+        wanted, changed = self._queue(), []
+        if not await self._transport.queue_is(wanted):
+            await self._transport.update_queue(wanted)
             changed.append("stream")
-        with suppress(nats.js.errors.NotFoundError):  # the pulse will tell
-            consumer = (await js.consumer_info(self._context.subjects.stream, CONSUMER)).config
-            if consumer.filter_subject or consumer.filter_subjects:
+        with suppress(MissingError):  # the pulse will tell
+            if not await self._transport.consumes_all(wanted.name):
                 await self.consume_anew()
                 changed.append("consumer")
         return changed
 
-    def _stream_config(self) -> StreamConfig:
+    def _queue(self) -> Queue:
         """A device that floods is stopped by the broker after a few messages."""
         subjects = self._context.subjects
-        return StreamConfig(
-            name=subjects.stream,
-            subjects=[subjects.upload("*"), subjects.result("*"), subjects.pulse],
-            retention=RetentionPolicy.WORK_QUEUE,
-            num_replicas=self._core.live.replicas,
-            discard=DiscardPolicy.NEW,
-            discard_new_per_subject=True,
-            max_msgs_per_subject=MOST_WAITING_PER_DEVICE,
-            max_msg_size=min(self._run.model.most_upload_bytes + MESSAGE_SLACK_BYTES, self._context.client.max_payload),
+        return Queue(
+            subjects.stream,
+            (subjects.upload("*"), subjects.result("*"), subjects.pulse),
+            most_waiting=MOST_WAITING_PER_DEVICE,
+            most_message_bytes=min(self._run.model.most_upload_bytes + MESSAGE_SLACK_BYTES, self._transport.max_payload),
+            replicas=self._core.live.replicas,
         )
 
     async def _stop_listening(self) -> None:
         if self._subscription is not None:
-            with suppress(nats.errors.Error):
-                await self._subscription.unsubscribe()
+            await self._subscription.unsubscribe()
             self._subscription = None
 
     async def consume_anew(self) -> None:
@@ -104,25 +93,18 @@ class Uploads:
 
         Bytes from a stream that is gone do not: they are kept.
         """
-        js, stream = self._context.js, self._context.subjects.stream
+        transport, stream = self._transport, self._context.subjects.stream
         async with self._one_at_a_time:
-            with suppress(nats.js.errors.NotFoundError):
-                await js.delete_consumer(stream, CONSUMER)
+            await transport.delete_consumer(stream)
             await self._stop_listening()
             self._held = {token: held for token, held in self._held.items() if held.stream != self._stream}
-            config = ConsumerConfig(
-                durable_name=CONSUMER, ack_policy=AckPolicy.EXPLICIT, ack_wait=ACK_WAIT_S, max_ack_pending=10_000
-            )
-            self._subscription = await js.subscribe(
-                "", stream=stream, durable=CONSUMER, config=config, cb=self._on_delivery, manual_ack=True
-            )
+            self._subscription = await transport.consume(stream, self._on_delivery, redeliver_s=ACK_WAIT_S)
 
     async def until_empty(self) -> None:
         """Uploads of tasks that had been given up may still wait at the broker."""
         for _ in range(LOOKS):
             with suppress(*TROUBLES):
-                found = await self._context.js.consumer_info(self._context.subjects.stream, CONSUMER)
-                if not found.num_pending and not found.num_ack_pending:
+                if not await self._transport.waiting(self._context.subjects.stream):
                     return
             await asyncio.sleep(LOOK_EVERY_S)
 
@@ -130,7 +112,7 @@ class Uploads:
         """The upload of a task that was given up, and that nobody wants."""
         self._held.pop(token, None)
 
-    async def _on_delivery(self, message: Msg) -> None:
+    async def _on_delivery(self, message: Incoming) -> None:
         if not message.subject.startswith(self._context.subjects.call.removesuffix("call")):
             say(logging.WARNING, "the broker's words were directed into an inbox", subject=message.subject)
             return
@@ -146,8 +128,10 @@ class Uploads:
         finally:
             self.busy = False
 
-    async def _handle(self, message: Msg, stream: int) -> None:
+    async def _handle(self, message: Incoming, stream: int) -> None:
         if message.subject == self._context.subjects.pulse:
+            with suppress(ValueError):
+                self.pulse_sent_s = max(self.pulse_sent_s, float(message.data))
             await self._ack(message, stream)
             return
         kind, name = message.subject.split(".")[2:4]
@@ -156,13 +140,13 @@ class Uploads:
         else:
             await self._on_result(name, message, stream)
 
-    async def _ack(self, message: Msg, stream: int) -> None:
+    async def _ack(self, message: Incoming, stream: int) -> None:
         await self._context.settled()
         if stream == self._stream:
             await message.ack()
 
-    async def _on_upload(self, name: str, message: Msg, stream: int) -> None:
-        token = (message.headers or {}).get(TOKEN_HEADER, "")
+    async def _on_upload(self, name: str, message: Incoming, stream: int) -> None:
+        token = message.headers.get(TOKEN_HEADER, "")
         if self._run.receive_bytes(name, token, len(message.data)):
             before = [old for old, held in self._held.items() if held.message.subject == message.subject]
             forgotten = [self._held.pop(old) for old in before if old != token]  # the same again: it is not on disk yet
@@ -172,7 +156,7 @@ class Uploads:
             return
         await self._ack(message, stream)
 
-    async def _on_result(self, name: str, message: Msg, stream: int) -> None:
+    async def _on_result(self, name: str, message: Incoming, stream: int) -> None:
         try:
             result = RESULT.validate_json(message.data)
         except ValidationError as error:
@@ -184,25 +168,25 @@ class Uploads:
             self._run.receive_failure(name, result)
         else:
             body = await self._body(name, result, held)
-            self._run.receive(name, result, body, self._run.arrival_s(message.metadata.timestamp.timestamp()))
+            self._run.receive(name, result, body, self._run.arrival_s(message.stored_wall_s))
         self._context.wake.set()
         if held is not None:
             await self._ack(held.message, held.stream)
         await self._ack(message, stream)
         if name in self._core.members:
-            self._context.heard[name] = time.monotonic()
+            self._context.heard[name] = self._context.clock.monotonic_s()
         if held is None and body is not None:  # an object, which was all there was of the upload until it was on our disk
             with suppress(*TROUBLES):
-                await delete_object(self._context.js, self._context.subjects.uploads_bucket(name), result.token)
+                await self._transport.delete_object(self._context.subjects.uploads_bucket(name), result.token)
 
     async def _body(self, name: str, result: Done, held: HeldUpload | None) -> bytes | None:
         if result.object_name is None:
             return held.body if held is not None else None
         if result.object_name != result.token or self._run.expects(name, result.token, result.model_bytes) is not None:
             return None
-        js, bucket = self._context.js, self._context.subjects.uploads_bucket(name)
+        bucket = self._context.subjects.uploads_bucket(name)
         try:
-            return await get_object(js, bucket, result.token, self._run.model.most_upload_bytes)
+            return await self._transport.get_object(bucket, result.token, self._run.model.most_upload_bytes)
         except ObjectError as error:
             say(logging.WARNING, "an object could not be had", device=name, reason=str(error))
             return None

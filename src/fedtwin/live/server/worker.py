@@ -2,11 +2,12 @@
 
 import subprocess
 import sys
-import time
 
 from fedtwin.config import Config
 from fedtwin.errors import FedtwinError
 from fedtwin.live.server.place import Place
+from fedtwin.live.wire.ports import Clock
+from fedtwin.live.wire.real import CLOCK
 from fedtwin.supervision import launch, stop
 
 WORKER_PAUSE_S = 5.0
@@ -16,17 +17,17 @@ STOP_S = 5.0
 class Worker:
     """A process that is started again when it ends, though not all the time."""
 
-    def __init__(self, command: list[str]) -> None:
-        self._command = command
+    def __init__(self, command: list[str], clock: Clock = CLOCK) -> None:
+        self._command, self._clock = command, clock
         self._start()
 
     def _start(self) -> None:
-        self._started = time.monotonic()
+        self._started = self._clock.monotonic_s()
         self._process = launch(self._command)
 
     def look_after(self) -> bool:
         """True where it had ended and was started again."""
-        if self._process.poll() is None or time.monotonic() - self._started <= WORKER_PAUSE_S:
+        if self._process.poll() is None or self._clock.monotonic_s() - self._started <= WORKER_PAUSE_S:
             return False
         self._start()
         return True

@@ -3,13 +3,8 @@
 import json
 from collections.abc import Mapping
 
-import nats.errors
-import nats.js.errors
-from nats.js import JetStreamContext
-from nats.js.api import KeyValueConfig
-from nats.js.kv import KeyValue
-
 from fedtwin.live.run.core import Core
+from fedtwin.live.wire.ports import Transport
 from fedtwin.live.wire.protocol import Telemetry
 from fedtwin.twin import device_to_dict
 
@@ -23,8 +18,8 @@ class Mirror:
     ``min_mean_samples`` in ``model``, whose ``round`` is the last that was opened.
     """
 
-    def __init__(self, store: KeyValue) -> None:
-        self._store = store
+    def __init__(self, transport: Transport, table: str) -> None:
+        self._transport, self._table = transport, table
         self._written: dict[str, object] = {}
         self._losses = 0
 
@@ -49,12 +44,10 @@ class Mirror:
 
     async def _put(self, key: str, state: object, shown: object) -> None:
         if self._written.get(key) != state:
-            await self._store.put(key, json.dumps(shown).encode())
+            await self._transport.put(self._table, key, json.dumps(shown).encode())
             self._written[key] = state
 
 
-async def open_mirror(js: JetStreamContext, bucket: str, replicas: int) -> Mirror:
-    try:
-        return Mirror(await js.key_value(bucket))
-    except (nats.js.errors.NotFoundError, nats.js.errors.BucketNotFoundError):
-        return Mirror(await js.create_key_value(KeyValueConfig(bucket=bucket, history=HISTORY, replicas=replicas)))
+async def open_mirror(transport: Transport, table: str, replicas: int) -> Mirror:
+    await transport.make_table(table, HISTORY, replicas)
+    return Mirror(transport, table)

@@ -2,6 +2,7 @@
 
 from collections import Counter
 
+from fedtwin.live.logs import printable
 from fedtwin.live.run import events
 from fedtwin.live.run.events import Event
 
@@ -28,5 +29,5 @@ class Reasons(Counter[str]):
         return [f"{reason} ({count})" for reason, count in self.most_common(MOST_TOLD)]
 
     def _add(self, reason: str) -> None:
-        reason = reason[:MOST_CHARACTERS]
+        reason = printable(reason[:MOST_CHARACTERS])
         self[reason if reason in self or len(self) < MOST_KINDS else OTHERS] += 1

@@ -1,59 +1,31 @@
-"""Files at the broker, by name, in a NATS object store that forgets nothing by itself."""
+"""Files at the broker, by name, in a bucket that forgets nothing by itself."""
 
-import base64
-import json
-from contextlib import suppress
-from typing import Any
+from fedtwin.live.wire.ports import Transport
 
-import nats.js.errors
-from nats.aio.client import Client
-
-from fedtwin.live.wire.objects import get_object, make_bucket, put_object
-from fedtwin.live.wire.tape import API, MissingTapeError, checked
-
-ANSWER_S = 5.0
 MOST_BYTES = 2**40
 
 
 class Box:
-    """``names`` are of whole files: the name is written last, and removed first."""
+    """``names`` are of whole files."""
 
-    def __init__(self, client: Client, bucket: str, replicas: int = 1) -> None:
-        self._client, self._bucket, self._replicas = client, bucket, replicas
-        self._js = client.jetstream(timeout=ANSWER_S)
+    def __init__(self, transport: Transport, bucket: str, replicas: int = 1) -> None:
+        self._transport, self._bucket, self._replicas = transport, bucket, replicas
 
     async def make(self) -> None:
         """One that is there stays."""
-        await make_bucket(self._js, self._bucket, -1, self._replicas)
-
-    async def require(self) -> None:
-        """``MissingTapeError`` where the broker has it no more."""
-        try:
-            await self._ask(f"{API}.STREAM.INFO.OBJ_{self._bucket}", {})
-        except nats.js.errors.NotFoundError:
-            raise MissingTapeError(self._bucket) from None
+        await self._transport.make_bucket(self._bucket, -1, self._replicas)
 
     async def put(self, name: str, data: bytes) -> None:
-        await put_object(self._js, self._bucket, name, data)
+        await self._transport.put_object(self._bucket, name, data)
 
     async def get(self, name: str) -> bytes:
         """Or an ``ObjectError``."""
-        return await get_object(self._js, self._bucket, name, MOST_BYTES)
+        return await self._transport.get_object(self._bucket, name, MOST_BYTES)
 
     async def names(self) -> list[str]:
-        subjects = f"$O.{self._bucket}.M."
-        question = {"subjects_filter": f"{subjects}>"}
-        said = await self._ask(f"{API}.STREAM.INFO.OBJ_{self._bucket}", question)
-        coded = [subject.removeprefix(subjects) for subject in said["state"].get("subjects") or {}]
-        return sorted(base64.urlsafe_b64decode(name).decode() for name in coded)
+        """``MissingError`` where the broker has the box no more."""
+        return await self._transport.object_names(self._bucket)
 
     async def remove(self, name: str) -> None:
-        """Nothing of it stays, not even a mark; nothing where there is none."""
-        subject = f"$O.{self._bucket}.M.{base64.urlsafe_b64encode(name.encode()).decode()}"
-        with suppress(nats.js.errors.NotFoundError):
-            found = await self._js.get_msg(f"OBJ_{self._bucket}", subject=subject)
-            for one in (subject, f"$O.{self._bucket}.C.{json.loads(found.data or b'{}')['nuid']}"):
-                await self._ask(f"{API}.STREAM.PURGE.OBJ_{self._bucket}", {"filter": one})
-
-    async def _ask(self, subject: str, question: dict[str, Any]) -> dict[str, Any]:
-        return checked((await self._client.request(subject, json.dumps(question).encode(), timeout=ANSWER_S)).data)
+        """Nothing of it stays; nothing where there is none."""
+        await self._transport.erase_object(self._bucket, name)

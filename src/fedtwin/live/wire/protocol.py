@@ -5,7 +5,6 @@ the run's time scale), energies joules. Every number of a report says whether it
 """
 
 import re
-import secrets
 from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError
@@ -260,11 +259,6 @@ def check_name(what: str, name: str) -> None:
     """Of a run or a device."""
     if not re.fullmatch(NAME, name):
         raise FedtwinError(f"{what} {name!r} is not allowed: 1 to 64 letters, digits, - and _.")
-
-
-def new_token() -> str:
-    """Of a task; nobody can guess it."""
-    return secrets.token_hex(16)
 
 
 def with_body(message: Message, body: bytes) -> list[bytes]:

@@ -1,9 +1,8 @@
 """What can go wrong between the broker and us, and in which words it is told."""
 
-import nats.errors
-import nats.js.errors
+from fedtwin.live.wire.ports import TransportError
 
-TROUBLES = (nats.errors.Error, nats.js.errors.Error, TimeoutError)
+TROUBLES = (TransportError, TimeoutError)
 
 
 def words_of(error: BaseException) -> str:

@@ -12,8 +12,9 @@ import nats.js.errors
 import pytest
 from nats.js import JetStreamContext
 
-from fedtwin.live.wire.objects import ObjectError, delete_object, get_object, make_bucket, put_object
-from fedtwin.live.wire.transport import close, connect
+from fedtwin.live.wire.nats_connection import close, connect
+from fedtwin.live.wire.nats_objects import delete_object, get_object, make_bucket, put_object
+from fedtwin.live.wire.ports import ObjectError
 from tests.live.brokers import running
 
 NAME, BUCKET, MOST_BYTES = "a" * 32, "from-a", 3 * 2**20

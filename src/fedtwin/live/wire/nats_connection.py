@@ -1,29 +1,26 @@
-"""A connection to the broker: plain text on this machine only, TLS with certificates of both sides everywhere else."""
+"""A client of nats-py, connected: plain text on this machine only, TLS with certificates of both sides everywhere else."""
 
 import asyncio
 import logging
 import ssl
-from collections.abc import Awaitable, Callable, Coroutine, Sequence
+from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from pathlib import Path
 from random import uniform
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING
 
 from fedtwin.errors import FedtwinError
-from fedtwin.live.wire.addresses import check_address, is_loopback, reason_of, ssl_context
+from fedtwin.live.wire.addresses import check_address, reason_of, ssl_context
 
 if TYPE_CHECKING:
     from nats.aio.client import Client
 
-__all__ = ["check_address", "close", "connect", "is_loopback", "require_nats", "ssl_context", "unless_stopped"]
-T = TypeVar("T")
 Callback = Callable[[], Awaitable[None]]
 LOG = logging.getLogger("fedtwin.live")
 CONNECT_TIMEOUT_S = 5
 RECONNECT_S = (0.1, 0.3)  # drawn per client, so that a fleet does not come back all at once
 REFUSED_S = 2.0
 CLOSE_S, REFUSED_CLOSE_S = 2.0, 0.2
-CANCEL_AGAIN_S = 0.2
 PENDING_BYTES = 64 * 2**20
 REFUSALS = ("authorization", "authentication", "certificate", "tls", "ssl")
 logging.getLogger("asyncio").addFilter(lambda record: "eof_received() has no effect when using ssl" not in record.getMessage())
@@ -116,25 +113,6 @@ async def _connected(
     client.options.update(allow_reconnect=True, max_reconnect_attempts=-1)
     last.client, last.error = client, None
     return client
-
-
-async def unless_stopped(work: Coroutine[Any, Any, T], stop: asyncio.Event) -> T | None:
-    """What ``work`` gives; or None where a stop was asked for first, and ``work`` is given up."""
-    task, asked = asyncio.create_task(work), asyncio.create_task(stop.wait())
-    try:
-        await asyncio.wait([task, asked], return_when=asyncio.FIRST_COMPLETED)
-        return task.result() if task.done() else None
-    finally:
-        await end_tasks([task, asked])
-
-
-async def end_tasks(tasks: Sequence[asyncio.Task[Any]]) -> None:
-    """Cancels until they end: a task that waits for an answer can miss a cancellation, if the answer comes at that moment."""
-    while pending := [task for task in tasks if not task.done()]:
-        for task in pending:
-            task.cancel()
-        await asyncio.wait(pending, timeout=CANCEL_AGAIN_S)
-    await asyncio.gather(*tasks, return_exceptions=True)
 
 
 async def close(client: "Client", limit_s: float = CLOSE_S) -> None:

@@ -13,7 +13,8 @@ import pytest
 from fedtwin.errors import FedtwinError
 from fedtwin.live.broker.process import Broker, BrokerOptions
 from fedtwin.live.broker.provisioning import provision
-from fedtwin.live.wire.transport import RECONNECT_S, check_address, connect, end_tasks, ssl_context
+from fedtwin.live.wire.addresses import check_address, ssl_context
+from fedtwin.live.wire.nats_connection import RECONNECT_S, connect
 from tests.live.brokers import RUN, SecureFleet, running, secure_fleet, until
 
 
@@ -189,19 +190,3 @@ def test_plain_text_clients_are_refused_by_a_secure_broker(tmp_path: Path) -> No
                 await connect([url], name="a", inbox="a", credentials=None, insecure=True, keep_trying=False)
 
     asyncio.run(scene())
-
-
-def test_a_task_that_misses_its_cancellation_is_ended_all_the_same() -> None:
-    async def deaf_once() -> None:
-        try:
-            await asyncio.sleep(60.0)
-        except asyncio.CancelledError:
-            await asyncio.sleep(60.0)  # as when an answer and the cancellation come at the same moment
-
-    async def main() -> None:
-        tasks = [asyncio.create_task(deaf_once()), asyncio.create_task(asyncio.sleep(60.0))]
-        await asyncio.sleep(0)
-        await asyncio.wait_for(end_tasks(tasks), timeout=30.0)
-        assert all(task.done() for task in tasks)
-
-    asyncio.run(main())

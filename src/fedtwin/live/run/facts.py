@@ -1,0 +1,181 @@
+"""What a live run is at a moment: who is there, which tasks are open, who is being asked, the coordinator. Nothing changes here."""
+
+from collections import OrderedDict
+from dataclasses import dataclass
+
+from fedtwin.config import Config, LiveConfig
+from fedtwin.coordinator import Coordinator
+from fedtwin.errors import FedtwinError
+from fedtwin.formulas.power import full_power_plan, optimal_plan
+from fedtwin.formulas.terms import Quantities, Terms, terms_of
+from fedtwin.formulas.timeout import timeout_of
+from fedtwin.live.run import events
+from fedtwin.live.run.asking import Asking
+from fedtwin.live.run.round import Round
+from fedtwin.live.run.tasks import OpenTask, Tasks
+from fedtwin.policies import OraclePolicy, Policy, Prediction, knobs_of, plain_knobs_of, policy_of
+from fedtwin.prediction import predict
+from fedtwin.twin import Twin
+
+
+@dataclass
+class Member:
+    """A device by its name; its number once the run has started."""
+
+    joined: events.Joined
+    device: int | None = None
+    quarantined_until_s: float | None = None
+    quarantine_reason: str | None = None
+
+    def terms(self, configured: Terms) -> Terms:
+        """Those of the run, and what is the device's own in their place."""
+        return configured._replace(**{name: self.joined.own[name] for name in Quantities._fields if name in self.joined.own})
+
+
+class Facts:
+    """Who only replays a ledger brings a policy that is never asked."""
+
+    def __init__(self, config: Config, policy: Policy | OraclePolicy | None = None) -> None:
+        self._knobs = knobs_of(config) if policy is None else plain_knobs_of(config)
+        policy = policy or policy_of(config)
+        if not isinstance(policy, Policy):
+            raise FedtwinError(f"policy.name = {config.policy.name!r} knows the true costs: it is for simulations only.")
+        self.config = config
+        self.live = config.live or LiveConfig()
+        self.terms = terms_of(config)
+        self.sync, self.timeout_s = config.run.mode == "sync", timeout_of(config)
+        power = policy.power if config.policy.power == "scheme" else config.policy.power
+        self.policy, self.keeps_limits = policy, power == "optimal"
+        self.members: dict[str, Member] = {}
+        self.names: list[str] = []
+        self.tasks, self.asking = Tasks(), Asking()
+        self.refusals: OrderedDict[tuple[str, str], int] = OrderedDict()
+        self.changes = 0
+        self.energy_j = 0.0
+        self.applied = 0
+        self.began: events.Began | None = None
+        self.finished = False
+        self.last_at_s = 0.0
+        self._coordinator: Coordinator | None = None
+        self.current: Round | None = None
+        self.selections = self.rounds_mixed = 0
+
+    @property
+    def started(self) -> bool:
+        return self._coordinator is not None
+
+    @property
+    def coordinator(self) -> Coordinator:
+        if self._coordinator is None:
+            raise ValueError("the run has not started")
+        return self._coordinator
+
+    def set_coordinator(self, coordinator: Coordinator) -> None:
+        """The run has started."""
+        self._coordinator = coordinator
+
+    @property
+    def twin(self) -> Twin:
+        return self.coordinator.twin
+
+    @property
+    def version(self) -> int:
+        """Uploads mixed in; of a synchronous run rounds, whose model changes when they are closed."""
+        if self.sync:
+            return self.rounds_mixed
+        return self._coordinator.twin.model_version if self._coordinator is not None else 0
+
+    @property
+    def round(self) -> int:
+        return self._coordinator.round if self._coordinator is not None else 0
+
+    @property
+    def open(self) -> dict[str, OpenTask]:
+        """Tasks in flight, by their tokens."""
+        return self.tasks.open
+
+    @property
+    def given_up(self) -> OrderedDict[str, OpenTask]:
+        """Tasks whose upload would be late."""
+        return self.tasks.given_up
+
+    @property
+    def closed(self) -> OrderedDict[str, str]:
+        """What became of the tasks that are over."""
+        return self.tasks.closed
+
+    @property
+    def channels(self) -> int:
+        return min(self.config.fleet.channels, len(self.names))
+
+    @property
+    def waits_for_nothing(self) -> bool:
+        """Everybody declined, and no answer or upload is on its way that could change that: only time can."""
+        return self.asking.waiting and not self.open and not self.asking.questions and not self.asking.rounds
+
+    @property
+    def free(self) -> list[int]:
+        """Who could be asked: idle, and not being asked."""
+        devices, questions = self.twin.devices, self.asking.questions
+        return [device for device, known in enumerate(devices) if known.status == "idle" and device not in questions]
+
+    @property
+    def done(self) -> bool:
+        """All rounds have been played and every task has ended."""
+        if self.sync:
+            return self.started and self.current is None and self.selections_left == 0
+        return self.started and self.round >= self.config.run.rounds and not self.asking.rounds and not self.open
+
+    @property
+    def selections_left(self) -> int:
+        """Of a synchronous run, which is over also when it has had as many rounds."""
+        rounds = self.config.run.rounds
+        return max(rounds - self.selections, 0) if self.round < rounds or self.current is not None else 0
+
+    @property
+    def empty_round_s(self) -> float:
+        """How long a synchronous round lasts that nobody takes: channels are others then."""
+        return min(self.terms.max_time_s, self.timeout_s)
+
+    def ready(self) -> bool:
+        """Whether the run can start."""
+        return not self.started and len(self.members) >= (self.live.start_with or self.config.fleet.devices)
+
+    def number_of(self, name: str) -> int | None:
+        member = self.members.get(name)
+        return member.device if member is not None else None
+
+    def terms_of(self, device: int) -> Terms:
+        """Those of a device that has a number."""
+        return self.members[self.names[device]].terms(self.terms)
+
+    def samples_of(self, sent: events.Dispatched) -> int:
+        """What a task is trained on."""
+        return self.members[self.names[sent.device]].joined.samples if sent.samples is None else sent.samples
+
+    def task_of(self, device: int) -> OpenTask | None:
+        return self.tasks.of(device)
+
+    def is_quarantined(self, name: str) -> bool:
+        member = self.members.get(name)
+        return member is not None and member.quarantined_until_s is not None
+
+    def overdue(self, at_s: float) -> list[OpenTask]:
+        return [task for task in self.open.values() if at_s > task.sent.deadline_s]
+
+    def _predict(self, device: int, gain: float, cpu_hz: float, samples: float) -> Prediction:
+        rule = optimal_plan if self.keeps_limits else full_power_plan
+        return predict(rule, self.terms_of(device), gain, cpu_hz, samples)
+
+    def new_coordinator(self, twin: Twin, ranks: list[int]) -> Coordinator:
+        """One that has decided nothing yet."""
+        return Coordinator(
+            twin,
+            self.policy,
+            self._knobs,
+            ranks,
+            policy_name=self.config.policy.name,
+            learn_on_selection=False,
+            predict=self._predict,
+            gain_known=self.config.twin.gain,
+        )

@@ -1,0 +1,90 @@
+"""The world as it is, behind the ports: the system's clock, chance, threads and disk, and NATS."""
+
+import asyncio
+import os
+import random
+import secrets
+import time
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+
+from fedtwin.files import write_whole
+from fedtwin.live.wire.ports import Appending, Ports, Transport
+
+
+class SystemClock:
+    monotonic_s = staticmethod(time.monotonic)
+    wall_s = staticmethod(time.time)
+
+
+class SystemChance:
+    uniform = staticmethod(random.uniform)
+
+    def token(self) -> str:
+        return secrets.token_hex(16)
+
+
+class AppendedFile:
+    def __init__(self, path: Path) -> None:
+        self._file = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o644)
+
+    def write(self, data: bytes) -> int:
+        return os.write(self._file, data)
+
+    def sync(self) -> None:
+        os.fsync(self._file)
+
+    def close(self) -> None:
+        os.close(self._file)
+
+
+class SystemDisk:
+    def write_whole(self, path: Path, data: bytes | str, *, fsync: bool = True) -> None:
+        write_whole(path, data, fsync=fsync)
+
+    def read(self, path: Path) -> bytes:
+        return path.read_bytes()
+
+    def read_from(self, path: Path, offset: int, most_bytes: int) -> bytes:
+        with path.open("rb") as file:
+            file.seek(offset)
+            return file.read(most_bytes)
+
+    def size(self, path: Path) -> int:
+        return path.stat().st_size
+
+    def remove(self, path: Path) -> None:
+        path.unlink(missing_ok=True)
+
+    def names(self, folder: Path) -> list[str]:
+        return [path.name for path in folder.iterdir()]
+
+    def append_to(self, path: Path) -> Appending:
+        return AppendedFile(path)
+
+    def cut(self, path: Path, size: int) -> None:
+        os.truncate(path, size)
+
+
+async def connect(
+    servers: list[str],
+    *,
+    name: str,
+    credentials: Path | None,
+    insecure: bool,
+    on_reconnect: Callable[[], Awaitable[None]] | None = None,
+    expected: Callable[[], bool] = lambda: False,
+) -> Transport:
+    """By NATS, which is imported when it is needed."""
+    from fedtwin.live.wire.nats_connection import require_nats
+
+    require_nats()
+    from fedtwin.live.wire.nats_transport import connect as connect_nats
+
+    return await connect_nats(
+        servers, name=name, credentials=credentials, insecure=insecure, on_reconnect=on_reconnect, expected=expected
+    )
+
+
+CLOCK, DISK = SystemClock(), SystemDisk()
+REAL = Ports(connect=connect, clock=CLOCK, chance=SystemChance(), in_a_thread=asyncio.to_thread)

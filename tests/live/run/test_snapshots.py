@@ -1,0 +1,205 @@
+"""A resume from a snapshot and the lines after it is a resume by the replay of everything."""
+
+import shutil
+import tempfile
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from fedtwin import open_run
+from fedtwin.errors import FedtwinError
+from fedtwin.live.run import events, opening
+from fedtwin.live.run.ledger import first_lines, read_events, segment_path
+from fedtwin.live.run.live_run import LiveRun
+from fedtwin.live.run.snapshots import snapshots_in
+from fedtwin.live.run.tables import write_records
+from tests.live.run.test_live_run import CODEC, begun, config_of, deliver, dispatch, weights
+from tests.live.run.test_replay import Driver
+from tests.live.run.test_trail import FEDBUFF, MOMENTUM
+
+
+@pytest.fixture(autouse=True)
+def short_segments(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("fedtwin.live.run.trail.SEGMENT_LINES", 20)
+
+
+def ledger_of(folder: Path) -> list[events.Event]:
+    return list(read_events(folder / "ledger.jsonl"))
+
+
+def require_the_same(one: LiveRun, other: LiveRun) -> None:
+    assert one.core.state.snapshot() == other.core.state.snapshot()
+    assert one.model.encoded == other.model.encoded
+    one._kept.forget_all_but(set(other._kept.models))
+    assert one._kept == other._kept
+
+
+def resumed_both_ways(folder: Path, monkeypatch: pytest.MonkeyPatch) -> LiveRun:
+    """From the snapshot; and by the replay of everything, in a copy of the folder."""
+    copy = folder.with_name("copy")
+    shutil.copytree(folder, copy)
+    for snapshot in snapshots_in(copy):
+        snapshot.unlink()
+    monkeypatch.setattr("fedtwin.live.run.live_run.LiveRun.now_s", lambda run: run.core.last_at_s)
+    by_snapshot, by_replay = opening.resume(folder), opening.resume(copy)
+    monkeypatch.undo()
+    require_the_same(by_replay, by_snapshot)
+    assert ledger_of(folder) == ledger_of(copy)
+    by_replay.close()
+    shutil.rmtree(copy)
+    return by_snapshot
+
+
+@settings(max_examples=25)
+@given(seed=st.integers(0, 2**32), steps=st.integers(20, 250))
+def test_a_snapshot_and_the_lines_after_it_are_the_replay_of_everything(seed: int, steps: int) -> None:
+    """Whatever has happened, and killed anywhere."""
+    with tempfile.TemporaryDirectory() as place, pytest.MonkeyPatch.context() as patch:
+        patch.setattr("fedtwin.live.run.trail.SEGMENT_LINES", 20)
+        folder = Path(place, "run")
+        live = opening.begin(folder, config_of(**{"fleet.channels": 2}), "main", CODEC.encode(weights(0.0)))
+        driver = Driver(live, seed)
+        for _ in range(steps):
+            driver.step()
+        live.close()
+        lines = len(ledger_of(folder))
+        assert len(snapshots_in(folder)) == min(lines // 20, 2)
+        assert first_lines(folder / "ledger.jsonl") == list(range(1, lines + 2, 20))
+        resumed_both_ways(folder, patch).close()
+
+
+@pytest.mark.parametrize("rule", [{}, MOMENTUM, FEDBUFF], ids=["fedasync", "momentum", "fedbuff"])
+def test_the_aggregations_state_comes_back_too(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, rule: dict[str, object]
+) -> None:
+    live = begun(tmp_path / "run", **rule)
+    for number in range(35):
+        assert deliver(live, dispatch(live), weights(np.sin(number), number)) is None
+    live.close()
+    again = resumed_both_ways(tmp_path / "run", monkeypatch)
+    assert deliver(again, dispatch(again), weights(1.0)) is None
+    again.close()
+
+
+def played(folder: Path, uploads: int) -> LiveRun:
+    live = begun(folder)
+    for number in range(uploads):
+        assert deliver(live, dispatch(live), weights(float(number))) is None
+    live.close()
+    return live
+
+
+def test_a_damaged_snapshot_is_passed_over(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    folder = tmp_path / "run"
+    live = played(folder, 30)
+    newest, before = snapshots_in(folder)
+    good = newest.read_bytes()
+    for damaged in (good[:-1] + b" ", good[:100], b"", good.replace(b'"energy_j"', b'"energy_k"')):
+        caplog.clear()
+        newest.write_bytes(damaged)
+        again = opening.resume(folder)
+        assert again.core.twin == live.core.twin and again.model.encoded == live.model.encoded
+        assert [record.__dict__["fields"]["snapshot"] for record in caplog.records] == [newest.name]
+        again.close()
+    before.write_bytes(b"")
+    again = opening.resume(folder)
+    assert again.core.twin == live.core.twin
+    again.close()
+
+
+def test_a_snapshot_of_another_version_is_passed_over(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    live = played(tmp_path / "run", 30)
+    monkeypatch.setattr("fedtwin.live.run.snapshots.__version__", "9.9")
+    monkeypatch.setattr("fedtwin.live.run.past.State.restore", None)
+    again = opening.resume(tmp_path / "run")
+    assert again.core.twin == live.core.twin
+    again.close()
+
+
+@pytest.mark.parametrize("when", ["before the snapshot", "before the segment"])
+def test_killed_where_a_segment_begins(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, when: str) -> None:
+    folder = tmp_path / "run"
+    live = begun(folder)
+
+    def killed(*_: object, **__: object) -> None:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        what = "live_run.write_snapshot" if when == "before the snapshot" else "ledger.Ledger.begin_segment"
+        patch.setattr(f"fedtwin.live.run.{what}", killed)
+        with pytest.raises(KeyboardInterrupt):
+            for number in range(30):
+                deliver(live, dispatch(live), weights(float(number)))
+    live.close()
+    before = ledger_of(folder)
+    assert len(before) == 20
+    again = opening.resume(folder)
+    assert deliver(again, dispatch(again), weights(1.0)) is None
+    again.close()
+    assert ledger_of(folder)[:20] == before and first_lines(folder / "ledger.jsonl") == [1, 21]
+    opening.resume(folder).close()
+
+
+def test_a_snapshot_that_cannot_be_written_ends_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(*_: object, **__: object) -> None:
+        raise OSError(28, "No space left on device")
+
+    with monkeypatch.context() as patch:
+        patch.setattr("fedtwin.live.run.live_run.write_snapshot", full)
+        live = played(tmp_path / "run", 10)
+    assert first_lines(tmp_path / "run" / "ledger.jsonl") == [1] and not snapshots_in(tmp_path / "run")
+    again = opening.resume(tmp_path / "run")
+    assert again.core.twin == live.core.twin
+    again.close()
+
+
+def test_old_segments_can_be_moved_away(tmp_path: Path) -> None:
+    folder, archive = tmp_path / "run", tmp_path / "archive"
+    played(folder, 40)
+    archive.mkdir()
+    ledger = folder / "ledger.jsonl"
+    for first in first_lines(ledger)[:-3]:
+        segment = segment_path(ledger, first)
+        shutil.move(segment, archive / segment.name)
+    live = opening.resume(folder)
+    assert deliver(live, dispatch(live), weights(1.0)) is None
+    sentence = "are not there: until their segments are put back, neither the twin nor the tables"
+    with pytest.raises(FedtwinError, match=sentence):
+        open_run(folder).twin()
+    live.commit(events.Stopped(at_s=live.now_s(), finished=True))
+    with pytest.raises(FedtwinError, match=sentence):
+        write_records(folder, live.core)
+    live.close()
+    for segment in archive.iterdir():
+        shutil.move(segment, folder / segment.name)
+    again = opening.resume(folder)
+    assert write_records(folder, again.core)["uploads_applied"] == 41
+    again.close()
+    assert open_run(folder).finished and open_run(folder).twin() == again.core.twin
+
+
+def test_a_repair_cuts_off_whole_segments_and_snapshots_too(tmp_path: Path) -> None:
+    """Both snapshots are damaged as well: the run goes back by the replay of everything."""
+    folder = tmp_path / "run"
+    played(folder, 40)
+    for snapshot in snapshots_in(folder):
+        snapshot.write_bytes(b"")
+    ledger = folder / "ledger.jsonl"
+    before = {path.name: path.read_bytes() for path in folder.glob("*.json*")}
+    firsts = first_lines(ledger)
+    second, third = segment_path(ledger, firsts[-2]), segment_path(ledger, firsts[-1])
+    second.write_bytes(second.read_bytes().replace(b'"at_s":', b'"at_s":1', 1))
+    changed = second.read_bytes()
+    again = opening.resume(folder, repair=True)
+    repaired = next(event for event in read_events(ledger) if isinstance(event, events.Repaired))
+    assert repaired.version == again.core.version and repaired.lines > 20 and repaired.uploads > 0
+    aside = folder / repaired.folder
+    kept = {path.name: path.read_bytes() for path in aside.glob("*.json*")}
+    assert kept[second.name] == changed
+    assert kept[third.name] == before[third.name] and not third.exists()
+    assert deliver(again, dispatch(again), weights(1.0)) is None
+    again.close()
+    opening.resume(folder).close()

@@ -1,0 +1,55 @@
+"""Uploads that waited at the broker while the edge server was away come first, however long that takes."""
+
+import math
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from fedtwin.live.server.deadlines import Deadlines
+from fedtwin.live.wire.real import CLOCK
+from tests.live.run.test_live_run import begun, deliver, dispatch, weights
+
+
+def overdue(folder: Path, monkeypatch: pytest.MonkeyPatch) -> tuple[Any, Any, Any, Any]:
+    """A task whose deadline and the margin after it have passed while nobody looked."""
+    live = begun(folder, **{"live.late": "refuse", "live.deadline_margin_s": 1e-6})
+    sent = dispatch(live)
+    now_s = live.now_s() + 1e6
+    monkeypatch.setattr(live, "now_s", lambda: now_s)
+    context: Any = SimpleNamespace(run=live, core=live.core, heard={}, dropped=[], sends_pulses=True)
+    context.clock, context.transport = CLOCK, SimpleNamespace(connected=True)
+    uploads: Any = SimpleNamespace(pulse_sent_s=-math.inf, forget=lambda _: None)
+    return live, sent, Deadlines(context, uploads), uploads
+
+
+def test_nothing_is_given_up_before_a_pulse_has_come_that_was_sent_since(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    live, sent, deadlines, uploads = overdue(tmp_path / "run", monkeypatch)
+    uploads.pulse_sent_s = live.now_s() - 1.0  # it was on its way before
+    deadlines.put_off()
+    for _ in range(3):
+        deadlines.look()
+    assert sent.token in live.core.open
+    assert deliver(live, sent, weights(1.0)) is None, "it had waited at the broker, and is not late"
+    live.close()
+
+
+def test_what_has_not_come_by_then_is_given_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    live, sent, deadlines, uploads = overdue(tmp_path / "run", monkeypatch)
+    deadlines.put_off()
+    uploads.pulse_sent_s = live.now_s()
+    deadlines.look()
+    assert sent.token in live.core.given_up
+    live.close()
+
+
+def test_where_no_pulse_may_be_sent_the_margin_decides(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    live, sent, deadlines, _ = overdue(tmp_path / "run", monkeypatch)
+    deadlines._context.sends_pulses = False
+    deadlines.put_off()
+    deadlines.look()
+    assert sent.token in live.core.given_up
+    live.close()

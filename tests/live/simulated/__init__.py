@@ -1,0 +1,1 @@
+"""The whole live fleet in one process, on virtual time, with faults drawn from one number."""

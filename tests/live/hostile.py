@@ -232,6 +232,10 @@ class Hostile:
             await asyncio.sleep(0.05)
         return self._tasks.get_nowait()
 
+    def next_task(self) -> tuple[Task, bytes] | None:
+        """One that has come already."""
+        return None if self._tasks.empty() else self._tasks.get_nowait()
+
     async def upload(self, token: str, body: bytes) -> None:
         """Bytes for a task, until the broker has them."""
         await self._send(SUBJECTS.upload(self.name), body, token)

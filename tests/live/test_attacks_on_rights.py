@@ -2,6 +2,7 @@
 
 import asyncio
 import shutil
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
@@ -149,7 +150,7 @@ def test_who_lets_the_edge_server_wait_is_asked_less(fleet: Fleet, answers_after
         log, number = fleet.ledger(), fleet.number_of(device.name)
         lines = [one for one in log if one["kind"] in ("asked", "declined")]
         own = [place for place, one in enumerate(lines) if one["device"] == number]
-        questions = [lines[begin + 1 : end] for begin, end in zip(own, own[1:], strict=False) if lines[begin]["kind"] == "asked"]
+        questions = [lines[begin + 1 : end] for begin, end in pairwise(own) if lines[begin]["kind"] == "asked"]
         assert any(one["kind"] == "asked" for between in questions for one in between), "others are asked meanwhile"
 
     async def asked_in_a_second(device: Hostile) -> int:

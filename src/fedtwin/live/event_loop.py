@@ -3,8 +3,8 @@
 import asyncio
 import ctypes
 import signal
-import time
 import threading
+import time
 from collections.abc import Callable, Coroutine, Iterator
 from contextlib import contextmanager, suppress
 from typing import Any, Protocol, TypeVar

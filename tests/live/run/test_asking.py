@@ -1,4 +1,4 @@
-"""One question is open per free channel: a slow answer takes nobody else's time, and with quick ones nothing is decided otherwise."""
+"""One question is open per free channel: a slow answer takes nobody else's time, and quick ones change nothing."""
 
 import random
 

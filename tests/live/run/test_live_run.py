@@ -47,12 +47,23 @@ def begun(folder: Path, **more: object) -> LiveRun:
     return live
 
 
+def next_question(live: LiveRun) -> events.Event | None:
+    """What is next of an asynchronous run, when its round is open."""
+    event = live.core.next_ask(live.now_s())
+    if isinstance(event, events.Opened) and not live.core.sync:
+        live.commit(event)
+        event = live.core.next_ask(live.now_s())
+    return event
+
+
 def dispatch(live: LiveRun) -> events.Dispatched:
-    asked = live.core.next_ask(live.now_s())
-    if isinstance(asked, events.Opened) and not live.core.sync:
-        live.commit(asked)
-        asked = live.core.next_ask(live.now_s())
+    asked = next_question(live)
     assert isinstance(asked, events.Asked)
+    return take(live, asked)
+
+
+def take(live: LiveRun, asked: events.Asked) -> events.Dispatched:
+    """The device accepts."""
     live.commit(asked)
     offer = Accept(gain=1e-9, cpu_hz=2e9, power_w=0.1, compute_s=0.1, upload_s=0.1, compute_j=0.1, upload_j=0.01)
     event = live.core.answered(asked, offer, next(TOKENS), live.now_s())

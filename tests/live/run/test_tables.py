@@ -5,6 +5,7 @@ from pathlib import Path
 import pytest
 
 from fedtwin import open_run
+from fedtwin.live.run import events
 from tests.live.run.test_live_run import begun, deliver, dispatch, weights
 
 
@@ -26,3 +27,14 @@ def test_only_what_was_mixed_in_counts_as_trained(tmp_path: Path) -> None:
     assert deliver(live, tasks[2], weights(1.0)) is None
     assert least() == pytest.approx(50 / live.core.round)
     live.close()
+
+
+def test_the_last_model_is_not_evaluated_after_the_end_of_the_run(tmp_path: Path) -> None:
+    """A worker may be slow to come; the model stood since the last upload."""
+    live = begun(tmp_path / "run")
+    assert deliver(live, dispatch(live), weights(1.0)) is None
+    end_s = live.core.last_at_s
+    told = {"round": 0, "version": 1, "energy_j": 0.0, "test_loss": 1.0, "test_accuracy": 0.5}
+    live.commit(events.Measured(at_s=end_s + 7.0, model_at_s=end_s + 5.0, **told))
+    live.close()
+    assert 0.0 < open_run(tmp_path / "run").evaluations["clock_s"][0].as_py() <= end_s

@@ -18,7 +18,9 @@ def overdue(folder: Path, monkeypatch: pytest.MonkeyPatch) -> tuple[Any, Any, An
     sent = dispatch(live)
     now_s = live.now_s() + 1e6
     monkeypatch.setattr(live, "now_s", lambda: now_s)
-    context: Any = SimpleNamespace(run=live, core=live.core, heard={}, dropped=[], sends_pulses=True)
+    context: Any = SimpleNamespace(
+        run=live, core=live.core, heard={}, dropped=[], sends_pulses=True, held_back=set(), heard_lately=list
+    )
     context.clock, context.transport = CLOCK, SimpleNamespace(connected=True)
     uploads: Any = SimpleNamespace(pulse_sent_s=-math.inf, forget=lambda _: None)
     return live, sent, Deadlines(context, uploads), uploads

@@ -181,6 +181,10 @@ class MemoryTransport:
         for subscription in list(self.subscriptions.values()):
             await subscription.unsubscribe()
 
+    def connect_anew(self) -> None:
+        if self._connection is not None:
+            self._connection.cut()
+
     def vanish(self) -> None:
         """Its process is killed: the system closes the connection, and nothing more is sent."""
         self.closed = True

@@ -76,7 +76,7 @@ FIXES = {
         lambda: patch.object(Uploads, "set_right", _none_changed),
     ),
     "ledger": Fix(
-        "an edge server whose ledger cannot be written lives on, where a hello met that", "this issue",
+        "an edge server whose ledger cannot be written lives on, where a hello met that", "af64f76",
         lambda: patch.object(LiveRun, "failure", _never(None), create=True),
     ),
 }  # fmt: skip

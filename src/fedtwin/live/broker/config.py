@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from fedtwin.errors import FedtwinError
+from fedtwin.live.broker.monitor import ANYONE, WATCHER
 from fedtwin.live.wire.addresses import is_loopback
 
 NEEDED = ("ca.pem", "server/cert.pem", "server/key.pem", "users.conf")
@@ -27,6 +28,9 @@ class BrokerOptions:
     fsync: bool = False
     mqtt_port: int | None = None
     credentials: Path | None = None
+    monitor_port: int | None = None
+    secret: str | None = None
+    denied: tuple[str, ...] = ()
 
 
 def check_exposure(options: BrokerOptions, *, insecure: bool) -> None:
@@ -47,7 +51,7 @@ def check_exposure(options: BrokerOptions, *, insecure: bool) -> None:
 
 
 def config_text(folder: Path, options: BrokerOptions) -> str:
-    """What ``nats.conf`` says. The host's monitoring port stays closed."""
+    """What ``nats.conf`` says. The monitoring port is for who knows the secret, on this machine."""
     tls = "" if options.credentials is None else _tls(options.credentials.resolve())
     lines = [
         'server_name: "fedtwin"',
@@ -65,10 +69,28 @@ def config_text(folder: Path, options: BrokerOptions) -> str:
     if options.mqtt_port is not None:
         inside = f", tls {{ {tls} }}" if tls else ""
         lines.append(f"mqtt {{ host: {_quoted(options.host)}, port: {options.mqtt_port}{inside} }}")
+    if options.secret is not None:
+        lines += [f'http: "127.0.0.1:{options.monitor_port}"', f'http_base_path: "/{options.secret}"']
+        if options.credentials is None:
+            lines += _anyone_and_a_watcher(options.secret, options.denied)
     if options.credentials is not None:
         users = os.path.relpath(options.credentials.resolve() / "users.conf", folder)  # the server takes relative includes only
         lines.append(f"include {_quoted(users)}")
     return "\n".join(lines) + "\n"
+
+
+def _anyone_and_a_watcher(secret: str, denied: tuple[str, ...]) -> list[str]:
+    """Everybody is let in without a word, as if there were no users, and may say all but ``denied``; one user may end
+    connections.
+    """
+    anyone = {"user": ANYONE, "password": secret, "permissions": {"publish": {"deny": list(denied)}}}
+    if not denied:
+        del anyone["permissions"]
+    return [
+        f"authorization {{ users = [ {json.dumps(anyone)} ] }}",
+        f'no_auth_user: "{ANYONE}"',
+        f'accounts {{ $SYS {{ users: [ {{ user: "{WATCHER}", password: "{secret}" }} ] }} }}',
+    ]
 
 
 def _tls(credentials: Path) -> str:

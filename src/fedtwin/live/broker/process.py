@@ -2,9 +2,10 @@
 
 import json
 import os
+import secrets
 import shutil
 import signal
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import replace
 from pathlib import Path
@@ -14,6 +15,7 @@ from urllib.parse import urlsplit
 from fedtwin.errors import FedtwinError
 from fedtwin.files import write_whole
 from fedtwin.live.broker.config import BrokerOptions, check_exposure, config_text
+from fedtwin.live.broker.monitor import Connection, Monitor
 from fedtwin.live.broker.program import answers, executable, free_port
 from fedtwin.processes import runs_with
 from fedtwin.supervision import Process, launch, wait_until
@@ -22,6 +24,7 @@ __all__ = ["Broker", "BrokerOptions", "local_broker"]
 START_S, STOP_S = 20.0, 10.0
 ANSWER_S = 2.0
 PORT_TRIES = 5
+MONITOR_NAME = "monitor.json"
 
 
 class Broker:
@@ -61,7 +64,7 @@ class Broker:
         folder = _made(folder)
         recorded = _recorded(folder)
         if recorded:
-            options = replace(options, port=options.port or recorded["port"])
+            options = replace(options, port=options.port or recorded["port"], **_recorded_monitor(folder))
             if runs_with(recorded["pid"], str(folder / "nats.conf")):
                 found = cls(folder, options, die_with_parent=die_with_parent)
                 found._adopted_pid = recorded["pid"]
@@ -99,6 +102,38 @@ class Broker:
         place, secure = urlsplit(self.url), self.options.credentials is not None
         return answers(place.hostname or "", place.port or 0, secure=secure, limit_s=limit_s)
 
+    def connections(self) -> list[Connection] | None:
+        """Everybody who is connected, with what each has sent; None where it does not tell. It blocks for a while."""
+        return self._monitor.connections()
+
+    def kick(self, cid: int) -> bool:
+        """Ends a connection, where there are no certificates; it blocks for a while."""
+        return self._monitor.kick(cid)
+
+    def deny(self, subjects: Iterable[str]) -> None:
+        """Nobody may publish there any more, where there are no certificates, until it is started anew."""
+        denied = tuple(sorted({*self.options.denied, *subjects}))
+        if denied != self.options.denied and self.options.credentials is None:
+            self.options = replace(self.options, denied=denied)
+            write_whole(self.folder / "nats.conf", config_text(self.folder, self.options), 0o600)
+            self.reload()
+
+    def revoke(self, name: str) -> bool:
+        """Takes a device's rights away for good, where it has a certificate, and cuts it off; it blocks for a while."""
+        from fedtwin.live.broker import provisioning  # needs the library cryptography
+
+        credentials = self.options.credentials
+        if credentials is None or name in provisioning.ROLES:
+            return False
+        told = provisioning.revoke(credentials, name)
+        self.reload()
+        return told or self.alive()
+
+    @property
+    def _monitor(self) -> Monitor:
+        host = urlsplit(self.url).hostname or "127.0.0.1"
+        return Monitor(host, self.options.port or 0, self.options.monitor_port or 0, self.options.secret or "")
+
     @property
     def store(self) -> Path:
         return self.options.store
@@ -132,7 +167,8 @@ class Broker:
     def _launch(self) -> str | None:
         """Starts the process; gives what went wrong, if something did."""
         conf, log, errors = (self.folder / name for name in ("nats.conf", "nats.log", "nats.err"))
-        write_whole(conf, config_text(self.folder, self.options))
+        self.options = replace(self.options, monitor_port=free_port("127.0.0.1"), secret=secrets.token_hex(16), denied=())
+        write_whole(conf, config_text(self.folder, self.options), 0o600)
         seen = log.stat().st_size if log.exists() else 0
         with errors.open("wb") as output:
             command = [executable(), "-c", str(conf)]
@@ -153,6 +189,8 @@ class Broker:
     def _record(self) -> None:
         record = {"pid": self.pid, "port": self.options.port, "mqtt_port": self.options.mqtt_port, "url": self.url}
         write_whole(self.folder / "broker.json", json.dumps(record) + "\n")
+        monitor = {"monitor_port": self.options.monitor_port, "secret": self.options.secret}
+        write_whole(self.folder / MONITOR_NAME, json.dumps(monitor) + "\n", 0o600)
         if self.options.credentials is not None:
             with suppress(OSError):  # so that a revocation finds it; a folder that is read-only here needs --pid-file there
                 place = {"pid": self.pid, "conf": str(self.folder / "nats.conf")}
@@ -182,6 +220,14 @@ def _made(folder: Path) -> Path:
     except OSError as error:
         raise FedtwinError(f"the broker's folder {str(folder)!r} cannot be made: {error.strerror}.") from None
     return folder.resolve()
+
+
+def _recorded_monitor(folder: Path) -> dict[str, Any]:
+    try:
+        record = json.loads((folder / MONITOR_NAME).read_text(encoding="utf-8"))
+        return {"monitor_port": int(record["monitor_port"]), "secret": str(record["secret"])}
+    except (OSError, ValueError, KeyError, TypeError):
+        return {}
 
 
 def _recorded(folder: Path) -> dict[str, Any] | None:

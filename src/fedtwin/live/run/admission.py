@@ -17,6 +17,7 @@ from fedtwin.learning.layout import Floats, Weights
 from fedtwin.live.run import events
 from fedtwin.live.run.core import TOO_LATE, Core, OpenTask
 from fedtwin.live.run.model import LiveModel
+from fedtwin.live.run.tasks import SUPERSEDED
 from fedtwin.live.wire.protocol import Done
 from fedtwin.live.wire.tensors import UnfitError
 
@@ -108,6 +109,8 @@ def admit(
     believed = believe(done, elapsed_s, core.terms_of(found.task.sent.device), core.live)
     if believed.compute_s + believed.upload_s > core.timeout_s:
         return NotAdmitted(TOO_LATE, task=found.task, dropped=True)
+    if excess := core.excess_of(found.task, late=found.late):
+        return NotAdmitted(excess, task=found.task)
     return Admitted(found.task, found.late, start, weights, elapsed_s, believed)
 
 
@@ -135,6 +138,8 @@ def find_task(core: Core, name: str, token: str, version: int | None) -> Found:
     task = core.given_up[token] if late else core.open.get(token)
     if task is None:
         how = core.closed.get(token)
+        if how == SUPERSEDED:
+            return Found(None, reason="late: a newer task of the device was given up since")
         return Found(None, reason=f"duplicate: the task was {how} before" if how else "unassigned: no such task")
     if core.number_of(name) != task.sent.device:
         return Found(None, reason="foreign token: the task is another device's", attack=True)

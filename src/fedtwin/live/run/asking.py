@@ -8,7 +8,7 @@ from fedtwin.live.run import events
 
 @dataclass
 class Asking:
-    """The open questions by device, and the rounds of an asynchronous run that nobody has taken yet, with who was asked in each.
+    """The open questions by device, and the rounds of an asynchronous run that nobody has taken yet, with who was asked in it.
 
     Such a round holds a channel; its number is t, and the next device is asked in the same one. ``first``: who may still be
     asked at the start (round 0), in the order of ``places``. ``waiting``: a channel was offered to all who are free, and is

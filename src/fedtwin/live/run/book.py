@@ -94,11 +94,8 @@ class Book:
                 self.refused[key] = max(event.count, self.refused.get(key, 0))
                 self._refusals.append((self._round, event.at_s - self.start_s, event.name, f"{event.what}: {event.reason}"))
             case events.Measured():
-                self.evaluations.append(
-                    Evaluation(
-                        event.round, event.model_at_s - self.start_s, event.energy_j, event.test_loss, event.test_accuracy
-                    )
-                )
+                stood_s = max(min(event.model_at_s, self.end_s) - self.start_s, 0.0)  # the last one waits for its worker
+                self.evaluations.append(Evaluation(event.round, stood_s, event.energy_j, event.test_loss, event.test_accuracy))
             case _:
                 pass
 

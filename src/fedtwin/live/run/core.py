@@ -17,6 +17,9 @@ from fedtwin.formulas.compute import most_stray
 from fedtwin.formulas.cost import cost, within
 from fedtwin.formulas.terms import Terms
 from fedtwin.live.run import events
+from fedtwin.live.run.back_off import BackOff
+from fedtwin.live.run.influence import Influence
+from fedtwin.live.run.progress import Progress
 from fedtwin.live.run.round import LEAST_COST_OF_NOTHING, Round
 from fedtwin.live.run.state import Member, OpenTask, State
 from fedtwin.live.wire.protocol import Accept, Decline, Hello
@@ -62,6 +65,12 @@ class Core:
         channels: int
         done: bool
         selections_left: int
+        rounds_left: int
+        rounds_counted: int
+        is_barren: bool
+        progress: Progress
+        influence: Influence
+        back_off: BackOff
         empty_round_s: float
         waits_for_nothing: bool
         ready: Callable[[], bool]
@@ -71,6 +80,10 @@ class Core:
         task_of: Callable[[int], OpenTask | None]
         is_quarantined: Callable[[str], bool]
         overdue: Callable[[float], list[OpenTask]]
+        held_back_until_s: Callable[[int], float]
+
+        def excess_of(self, task: OpenTask, *, late: bool) -> str | None: ...
+
     else:
 
         def __getattr__(self, name: str) -> Any:
@@ -106,7 +119,7 @@ class Core:
     def next_ask(self, at_s: float) -> events.Asked | events.Passed | events.Opened | events.Filled | None:
         """Who is to be asked now, for a channel that nobody is asked for yet; None where nobody is needed, or nobody is there.
 
-        A round is opened first. It has passed when nobody is left to ask; a synchronous one is filled when nobody more is asked.
+        A round is opened first. It has passed when nobody is left to ask; a synchronous one is filled when nobody more is.
         """
         if not self.started:
             return None
@@ -128,7 +141,7 @@ class Core:
                 return events.Passed(at_s=at_s, round=0)
             score = float(asking.places[device])
             return events.Asked(at_s=at_s, round=0, device=device, score=score, queue=0.0, total_queue=0.0)
-        if state.round >= state.config.run.rounds or not state.free:
+        if state.rounds_left == 0 or not state.free:
             return None
         return events.Opened(at_s=at_s, round=state.round + 1)
 
@@ -206,11 +219,13 @@ class Core:
 
     def drop(self, task: OpenTask, at_s: float) -> events.GivenUp:
         """Its synchronous round ends without it."""
-        return self.give_up(task, at_s, TOO_LATE, "idle").model_copy(update={"dropped": True})
+        return self.give_up(task, at_s, TOO_LATE, "idle").model_copy(update={"dropped": True, "status": "idle"})
 
     def give_up(self, task: OpenTask, at_s: float, reason: str, status: events.StatusAfter) -> events.GivenUp:
         """Charged by the server's clock and the predicted energy, and no less than an update at both its limits."""
         sent = task.sent
+        if status == "idle" and self.back_off.holds_after_another(sent.device):
+            status = "offline"  # it comes back when it is heard, and its time is up
         charged = cost(self.terms_of(sent.device), at_s - sent.at_s, sent.compute_j + sent.upload_j)
         return events.GivenUp(
             at_s=at_s,

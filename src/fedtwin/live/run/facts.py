@@ -1,4 +1,4 @@
-"""What a live run is at a moment: who is there, which tasks are open, who is being asked, the coordinator. Nothing changes here."""
+"""What a live run is at a moment: who is there, which tasks are open, who is being asked, the coordinator."""
 
 from collections import OrderedDict
 from dataclasses import dataclass
@@ -11,6 +11,9 @@ from fedtwin.formulas.terms import Quantities, Terms, terms_of
 from fedtwin.formulas.timeout import timeout_of
 from fedtwin.live.run import events
 from fedtwin.live.run.asking import Asking
+from fedtwin.live.run.back_off import BackOff
+from fedtwin.live.run.influence import Influence
+from fedtwin.live.run.progress import Progress
 from fedtwin.live.run.round import Round
 from fedtwin.live.run.tasks import OpenTask, Tasks
 from fedtwin.policies import OraclePolicy, Policy, Prediction, knobs_of, plain_knobs_of, policy_of
@@ -59,6 +62,8 @@ class Facts:
         self._coordinator: Coordinator | None = None
         self.current: Round | None = None
         self.selections = self.rounds_mixed = 0
+        self.back_off = BackOff(self.live.back_off_s, self.live.time_scale)
+        self.progress, self.influence = Progress(), Influence()
 
     @property
     def started(self) -> bool:
@@ -124,13 +129,28 @@ class Facts:
         """All rounds have been played and every task has ended."""
         if self.sync:
             return self.started and self.current is None and self.selections_left == 0
-        return self.started and self.round >= self.config.run.rounds and not self.asking.rounds and not self.open
+        return self.started and self.rounds_left == 0 and not self.asking.rounds and not self.open
+
+    @property
+    def rounds_left(self) -> int:
+        """Rounds that are still to be opened; those that came to nothing do not count, unless as many did so in a row."""
+        return 0 if self.is_barren else max(self.config.run.rounds - self.rounds_counted, 0)
+
+    @property
+    def rounds_counted(self) -> int:
+        """Rounds that led to something, or may still."""
+        return self.round - self.progress.given_up
+
+    @property
+    def is_barren(self) -> bool:
+        """As many tasks and rounds as the run has rounds came to nothing, one after the other: it ends here."""
+        return self.progress.barren >= self.config.run.rounds
 
     @property
     def selections_left(self) -> int:
         """Of a synchronous run, which is over also when it has had as many rounds."""
-        rounds = self.config.run.rounds
-        return max(rounds - self.selections, 0) if self.round < rounds or self.current is not None else 0
+        goes_on = (self.rounds_left > 0 or self.current is not None) and not self.is_barren
+        return max(self.config.run.rounds - self.selections, 0) if goes_on else 0
 
     @property
     def empty_round_s(self) -> float:
@@ -159,6 +179,28 @@ class Facts:
     def is_quarantined(self, name: str) -> bool:
         member = self.members.get(name)
         return member is not None and member.quarantined_until_s is not None
+
+    def held_back_until_s(self, device: int) -> float:
+        """A device whose tasks came to nothing is not asked before; unless nobody else is there, who would gain by that."""
+        needed = not self.open and not self._anyone_idle_but(device)
+        return self.back_off.until_s(device, needed=needed)
+
+    def excess_of(self, task: OpenTask, *, late: bool) -> str | None:
+        """Why an upload would give its device too large a share of the model, or None. One that was chosen never does, and a
+        synchronous round has one upload of a device at most.
+        """
+        if self.sync or (task.chosen and not late):
+            return None
+        device, known = task.sent.device, self.twin.devices
+        others = sum(
+            one.status == "in-flight" or (one.status == "idle" and number in self.influence.uploads)
+            for number, one in enumerate(known)
+            if number != device
+        )
+        return self.influence.excess(device, taking_part=1 + others, devices=len(known))
+
+    def _anyone_idle_but(self, device: int) -> bool:
+        return any(one.status == "idle" for number, one in enumerate(self.twin.devices) if number != device)
 
     def overdue(self, at_s: float) -> list[OpenTask]:
         return [task for task in self.open.values() if at_s > task.sent.deadline_s]

@@ -8,7 +8,10 @@ from pydantic import BaseModel, ConfigDict, ValidationError
 from fedtwin.errors import FedtwinError
 from fedtwin.live.run import events
 from fedtwin.live.run.asking import Asking
+from fedtwin.live.run.back_off import BackOff
 from fedtwin.live.run.facts import Facts, Member
+from fedtwin.live.run.influence import Influence
+from fedtwin.live.run.progress import Progress
 from fedtwin.live.run.round import Round
 from fedtwin.live.run.tasks import Tasks
 from fedtwin.twin import Twin
@@ -16,7 +19,7 @@ from fedtwin.twin import Twin
 SCHEMA_VERSION = 1
 AS_THEY_ARE = (
     *("members", "names", "tasks", "asking", "changes", "energy_j", "applied", "began", "finished", "last_at_s", "current"),
-    *("selections", "rounds_mixed"),
+    *("selections", "rounds_mixed", "back_off", "progress", "influence"),
 )
 
 
@@ -57,6 +60,9 @@ class Snapshot(BaseModel):
     current: Round | None
     selections: int
     rounds_mixed: int
+    back_off: BackOff
+    progress: Progress
+    influence: Influence
     decisions: Decisions | None
 
 

@@ -55,6 +55,7 @@ class State(Facts):
             case events.Declined():
                 self._declined(event)
             case events.Passed():
+                self.progress.passed(event.round)
                 self.asking.passed(event.round, self.free)
             case events.Offered():
                 self.asking.waiting = False
@@ -124,27 +125,36 @@ class State(Facts):
     def _declined(self, event: events.Declined) -> None:
         asked = self.asking.answered(event.device)
         if event.offline:
+            self.back_off.failed(event.device, event.at_s)
             if not self.is_quarantined(self.names[event.device]):
                 self.coordinator.set_status(event.device, "offline")
         elif asked is not None and asked.round > 0:  # the first dispatches teach nothing, as in a simulation
+            self.progress.answered(asked.round)
             self.coordinator.decline(event.device, event.gain, event.cpu_hz, event.at_s, round_=asked.round)
+        if asked is not None and not event.offline:
+            self.progress.answered(asked.round)
 
     def _dispatched(self, event: events.Dispatched) -> None:
         self.asking.answered(event.device)
         time_s, energy_j = event.compute_s + event.upload_s, event.compute_j + event.upload_j
         offer = Offer(event.gain, event.cpu_hz, event.compute_s, event.cost, time_s, energy_j, self.samples_of(event))
         self.coordinator.accept(event.device, offer, event.at_s, counted=event.round > 0, round_=event.round)
-        self.tasks.sent(event, self.changes)
+        self.tasks.sent(event, self.changes, chosen=self._anyone_idle_but(event.device))
         if self.sync:
             self.selections += 1
             self.open_round.take(event)
         else:
             self.asking.taken(event.round)
+            self.progress.taken(event.round)
             if len(self.open) >= self.channels:  # nobody more is asked at the start
                 self.asking.first = []
 
     def _applied(self, event: events.Applied) -> None:
+        task = self.given_up[event.token] if event.late else self.open[event.token]
         self.tasks.applied(event)
+        self.progress.mixed_in(of_a_round_given_up=event.late and task.sent.round > 0)
+        self.back_off.delivered(event.device)
+        self.influence.mixed_in(event.device, chosen=task.chosen and not event.late, devices=len(self.names))
         if self.sync:
             self.open_round.end(event)
         elif event.late:
@@ -168,13 +178,25 @@ class State(Facts):
 
     def _given_up(self, event: events.GivenUp) -> None:
         sent = self.tasks.given_up_by(event).sent
+        if not event.dropped:
+            self._came_to_nothing(event, sent)
         self.asking.waiting = False
+        if not event.dropped:
+            self._came_to_nothing(event, sent)
         time_s, energy_j = event.at_s - sent.at_s, sent.compute_j + sent.upload_j
         if self.sync:  # charged when the round is closed
             self.open_round.end(event)
             self.coordinator.set_status(event.device, event.status)
         else:
             self.coordinator.give_up(event.device, event.cost, event.status, time_s=time_s, energy_j=energy_j)
+
+    def _came_to_nothing(self, event: events.GivenUp, sent: events.Dispatched) -> None:
+        self.back_off.failed(event.device, event.at_s)
+        if self.sync:
+            self.selections -= 1
+            self.progress.barren += 1
+        elif sent.round > 0:
+            self.progress.came_to_nothing()
 
     @property
     def open_round(self) -> Round:
@@ -205,6 +227,12 @@ class State(Facts):
             else:
                 coordinator.give_up(device, charge.cost, status, time_s=took_s, energy_j=charge.energy_j)
                 self.energy_j += charge.energy_j
+        ends = [one.ended for one in self.open_round.selections]
+        if ends and all(isinstance(one, events.GivenUp) and not one.dropped for one in ends):
+            self.progress.given_up += 1
+        elif not ends:
+            self.progress.passed(event.round)
+        self.progress.taken(event.round)
         self.current = None
         self.rounds_mixed = event.version
         self.changes += event.changed

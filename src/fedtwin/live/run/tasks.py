@@ -9,14 +9,19 @@ from fedtwin.live.run import events
 Key = TypeVar("Key")
 Value = TypeVar("Value")
 REMEMBERED_TOKENS = 10_000
+SUPERSEDED = "given up, and a newer one since"
 
 
 @dataclass(frozen=True)
 class OpenTask:
-    """A task in flight, or given up: who has it, from which model, and what the device predicted."""
+    """A task in flight, or given up: who has it, from which model, and what the device predicted.
+
+    ``chosen``: another device could have been asked in its place.
+    """
 
     sent: events.Dispatched
     changes: int
+    chosen: bool = True
 
 
 @dataclass
@@ -32,8 +37,8 @@ class Tasks:
         token = self.token_of.get(device)
         return self.open[token] if token is not None else None
 
-    def sent(self, event: events.Dispatched, changes: int) -> None:
-        self.open[event.token] = OpenTask(event, changes)
+    def sent(self, event: events.Dispatched, changes: int, *, chosen: bool) -> None:
+        self.open[event.token] = OpenTask(event, changes, chosen)
         self.token_of[event.device] = event.token
 
     def applied(self, event: events.Applied) -> None:
@@ -44,12 +49,17 @@ class Tasks:
         remember(self.closed, event.token, "applied")
 
     def given_up_by(self, event: events.GivenUp) -> OpenTask:
-        """The task it was. The upload of a device in quarantine is not waited for."""
+        """The task it was. The upload of a device in quarantine is not waited for; of any other only the newest can still be
+        redeemed: nobody hoards tokens.
+        """
         task = self.open.pop(event.token)
         del self.token_of[event.device]
         if event.status == "quarantined":
             remember(self.closed, event.token, "refused")
         else:
+            for token in [old for old, one in self.given_up.items() if one.sent.device == event.device]:
+                del self.given_up[token]
+                remember(self.closed, token, SUPERSEDED)
             remember(self.given_up, event.token, task)
         return task
 

@@ -1,4 +1,4 @@
-"""What the devices say of themselves between two questions: kept here, and no part of the run before a line of the ledger says so."""
+"""What the devices say of themselves between two questions: no part of the run before a line of the ledger says so."""
 
 from typing import NamedTuple
 

@@ -36,6 +36,8 @@ class EdgeContext:
         self.dropped: list[events.Dispatched] = []
         self.beats = Beats()
         self.strangers: OrderedDict[str, Telemetry] = OrderedDict()
+        self.too_fast: set[str] = set()
+        self.held_back: set[str] = set()
         self._patience: dict[str, tuple[float, float]] = {}
 
     def wait_for_the_fleet(self) -> None:
@@ -76,10 +78,19 @@ class EdgeContext:
     def alive(self, name: str) -> None:
         """The device was heard and is ready to be asked."""
         self.heard[name] = self.clock.monotonic_s()
-        device = self.core.number_of(name)
-        if device is not None and self.core.twin.devices[device].status == "offline" and self.patience_with(name) >= 0.0:
-            self.run.commit(events.StatusChanged(at_s=self.run.now_s(), device=device, status="idle"))
-            self.wake.set()
+        self.let_back(name)
+
+    def let_back(self, name: str) -> None:
+        """A device that was offline is asked again; one whose tasks came to nothing when its time is up."""
+        device, now_s = self.core.number_of(name), self.run.now_s()
+        self.held_back.discard(name)
+        if device is None or self.core.twin.devices[device].status != "offline" or self.patience_with(name) < 0.0:
+            return
+        if now_s < self.core.held_back_until_s(device):
+            self.held_back.add(name)
+            return
+        self.run.commit(events.StatusChanged(at_s=now_s, device=device, status="idle"))
+        self.wake.set()
 
     def patience_with(self, name: str, waited_s: float = 0.0) -> float:
         """Seconds that may still be spent waiting for its answers; nobody else is asked for that channel meanwhile.

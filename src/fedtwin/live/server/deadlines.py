@@ -28,6 +28,8 @@ class Deadlines:
         if self._context.transport.connected:
             self.give_up_overdue()
             self._mark_the_silent()
+            for name in self._context.heard_lately(self._context.held_back):
+                self._context.let_back(name)
         self._release()
 
     def give_up_overdue(self) -> None:

@@ -22,6 +22,7 @@ from fedtwin.live.server.holding import Holding
 from fedtwin.live.server.lease import RENEW_S
 from fedtwin.live.server.membership import Membership
 from fedtwin.live.server.standstill import Standstill
+from fedtwin.live.server.traffic import Traffic
 from fedtwin.live.server.uploads import Uploads
 from fedtwin.live.views.metrics import Metrics
 from fedtwin.live.views.mirror import Mirror, open_mirror
@@ -105,6 +106,7 @@ class EdgeServer:
                 self._tick_for_ever(),
                 self._mirror_for_ever(),
                 self._path.watch_for_ever(),
+                Traffic(self._context, self._options.broker).watch_for_ever(),
             ]
             tasks = [asyncio.create_task(one) for one in work]
             try:
@@ -138,25 +140,23 @@ class EdgeServer:
         return True
 
     async def _until_it_works(self, work: Callable[[], Awaitable[None]]) -> None:
-        """The broker may be killed at this very moment."""
-        end, restart_at = self._clock.monotonic_s() + OPEN_S, self._clock.monotonic_s() + RESTART_AFTER_S
+        """The broker may be killed at this very moment. One of ours that is there and stores nothing is started again, once."""
+        begun, broker = self._clock.monotonic_s(), self._options.broker
         while True:
             try:
                 return await work()
             except TROUBLES as error:
-                reason = words_of(error)
-                if self._clock.monotonic_s() > end and not self._options.standby:
+                reason, waited_s = words_of(error), self._clock.monotonic_s() - begun
+                if waited_s > OPEN_S and not self._options.standby:
                     raise FedtwinError(f"The broker cannot be used, is its JetStream on? {reason}.") from None
                 say(logging.WARNING, "the broker is not ready yet", reason=reason)
                 self._look_after_the_broker()
-                if (
-                    self._options.broker is not None and self._clock.monotonic_s() > restart_at
-                ):  # it is there, and stores nothing
-                    restart_at = end
-                    await self._options.ports.in_a_thread(self._options.broker.stop)
-                    self._options.broker.restart()
+                if broker is not None and waited_s > RESTART_AFTER_S:
+                    await self._options.ports.in_a_thread(broker.stop)
+                    broker.restart()
                     say(logging.WARNING, "the broker did not store and was started again")
                     self._metrics.repaired("broker")
+                    broker = None
                 await asyncio.sleep(READY_PAUSE_S)
 
     async def _open(self) -> None:
@@ -278,7 +278,7 @@ def _log(event: Event, run: LiveRun) -> None:
         case events.Applied():
             say(
                 logging.INFO, "applied", device=run.core.names[event.device], version=event.version, cost=event.cost,
-                round=f"{run.core.round}/{run.config.run.rounds}",
+                round=f"{run.core.rounds_counted}/{run.config.run.rounds}",
                 staleness=event.staleness, train_loss=event.train_loss, late=event.late, believed=event.believed,
             )  # fmt: skip
         case events.GivenUp():

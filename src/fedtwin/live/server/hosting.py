@@ -15,7 +15,7 @@ from fedtwin.errors import FedtwinError, ServedElsewhereError
 from fedtwin.live.broker.process import Broker
 from fedtwin.live.event_loop import StopSignals, run_until_stopped
 from fedtwin.live.logs import say
-from fedtwin.live.run import opening
+from fedtwin.live.run import events, opening
 from fedtwin.live.run.ledger import LEDGER_NAME, read_events
 from fedtwin.live.run.live_run import LiveRun
 from fedtwin.live.run.past import beginning_of, has_ledger
@@ -218,12 +218,17 @@ def serve_run(
 
 
 def why_nothing_was_mixed_in(run: LiveRun) -> str | None:
-    """The reasons counted; None where an upload was mixed in, or the run was stopped before anything had come to nothing."""
-    if run.core.applied:
+    """The reasons counted, since the last upload; None where the run did not end for want of uploads, or was stopped before
+    anything had come to nothing.
+    """
+    if run.core.applied and not run.core.is_barren:
         return None
     reasons = Reasons()
     for event in read_events(run.folder / LEDGER_NAME):
+        if isinstance(event, events.Applied):
+            reasons.clear()
         reasons.happened(event)
     if not reasons and not run.core.finished:
         return None
-    return "; ".join(reasons.told()) or "nobody was asked"
+    told = "; ".join(reasons.told()) or "nobody was asked"
+    return f"since version {run.core.version} {told}" if run.core.applied else told

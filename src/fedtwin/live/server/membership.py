@@ -1,5 +1,6 @@
 """Who says hello, and what the devices tell of themselves meanwhile."""
 
+import asyncio
 import logging
 import math
 import re
@@ -10,17 +11,24 @@ from pydantic import ValidationError
 
 from fedtwin.live.logs import say
 from fedtwin.live.run.admission import most_of_own, most_samples
+from fedtwin.live.server.allowance import Pace
 from fedtwin.live.server.context import EdgeContext
 from fedtwin.live.wire.ports import Incoming, TransportError
 from fedtwin.live.wire.protocol import NAME, Hello, Telemetry, Welcome, misfit
 from fedtwin.live.wire.settings import shared_settings
 
+HELLOS_PER_S, HELLOS_AT_ONCE = 2.0, 20.0
+
 
 class Membership:
-    """Hellos and heartbeats."""
+    """Hellos and heartbeats; of a device that sends very many some are dropped unread, before they cost anything."""
 
     def __init__(self, context: EdgeContext) -> None:
         self._context, self._run, self._core = context, context.run, context.core
+        live = context.core.live
+        self._dropped = 0
+        self._hellos = Pace(HELLOS_PER_S, HELLOS_AT_ONCE)
+        self._beats = Pace(max(live.flood_messages_per_s, 10.0 / live.heartbeat_s), live.flood_messages_per_s)
         self._most_samples, self._most_of_own = most_samples(context.run.config), most_of_own(context.run.config)
 
     async def open(self) -> None:
@@ -30,6 +38,9 @@ class Membership:
 
     async def _on_hello(self, message: Incoming) -> None:
         name = message.subject.rpartition(".")[2]
+        if not self._hellos.lets(name, self._context.clock.monotonic_s()):
+            await self._drop(name)
+            return
         try:
             hello = Hello.model_validate_json(message.data)
             reason = self._unwelcome(name, hello)
@@ -53,6 +64,13 @@ class Membership:
                 fleet_is_drawn=self._run.config.fleet.file is None,
             ),
         )
+
+    async def _drop(self, name: str) -> None:
+        """Unread; the others have their turn now and then."""
+        self._dropped += 1
+        if self._dropped % 100 == 0:
+            self._context.too_fast.add(name)
+            await asyncio.sleep(0)
 
     def _unwelcome(self, name: str, hello: Hello) -> str | None:
         if not re.fullmatch(NAME, name):
@@ -116,6 +134,9 @@ class Membership:
 
     async def _on_beat(self, message: Incoming) -> None:
         name = message.subject.rpartition(".")[2]
+        if not self._beats.lets(name, self._context.clock.monotonic_s()):
+            await self._drop(name)
+            return
         if not re.fullmatch(NAME, name):
             return
         try:

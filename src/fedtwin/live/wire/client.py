@@ -57,6 +57,12 @@ def _write_pieces_as_one(transport: Transport) -> None:
     transport.writelines = writelines  # type: ignore[method-assign]
 
 
+def connect_anew(connection: client.Client) -> None:
+    """The connection ends here, with all that waits at the broker for us, and comes back by itself."""
+    if connection._transport is not None:
+        connection._transport.close()  # type: ignore[no-untyped-call]
+
+
 class _Unguessable(NUID):
     """The library counts up. Whoever is asked sees an inbox, and could have the broker's words sent into all the others."""
 

@@ -16,6 +16,7 @@ from nats.js.api import AckPolicy, ConsumerConfig, DiscardPolicy, KeyValueConfig
 from nats.js.kv import KeyValue
 
 from fedtwin.live.wire import nats_connection, nats_objects, nats_tapes
+from fedtwin.live.wire.client import connect_anew
 from fedtwin.live.wire.ports import (
     ANSWER_S,
     Entry,
@@ -37,7 +38,9 @@ MESSAGE_ID = "Nats-Msg-Id"
 NAMES = "$JS.API.STREAM.NAMES"
 TOO_MANY_WAIT = 10077  # the broker's number for a subject that has all the messages it may have
 WRONG_LAST = (10071, 10164)  # and for a last message that is another one than was expected
-WATCHED = ("subjects", "discard", "discard_new_per_subject", "max_msgs_per_subject", "max_msg_size")
+WATCHED = ("subjects", "discard", "discard_new_per_subject", "max_msgs_per_subject", "max_msg_size", "duplicate_window")
+DUPLICATES_S = 2.0  # a message is repeated sooner, or its token tells; the broker keeps every id in memory for so long
+MOST_UNREAD = 20_000
 NO_HEADERS: Mapping[str, str] = {}
 
 
@@ -166,7 +169,11 @@ class NatsTransport:
 
     async def subscribe(self, subject: str, handler: Handler) -> NatsSubscription:
         with OURS:
-            return NatsSubscription(await self.client.subscribe(subject, cb=_for_the_library(handler)))
+            heard = _for_the_library(handler)
+            return NatsSubscription(await self.client.subscribe(subject, cb=heard, pending_msgs_limit=MOST_UNREAD))
+
+    def connect_anew(self) -> None:
+        connect_anew(self.client)
 
     async def flush(self, timeout_s: float) -> None:
         with OURS:
@@ -334,6 +341,7 @@ def _stream_of(queue: Queue) -> StreamConfig:
         discard_new_per_subject=True,
         max_msgs_per_subject=queue.most_waiting,
         max_msg_size=queue.most_message_bytes,
+        duplicate_window=DUPLICATES_S,
     )
 
 

@@ -188,7 +188,13 @@ class Transport(Protocol):
         ...
 
     async def subscribe(self, subject: str, handler: Handler) -> Subscription:
-        """``subject`` may have ``*`` for one word. It is in force again after a reconnect."""
+        """``subject`` may have ``*`` for one word. It is in force again after a reconnect. Of very many messages that nobody
+        has read yet, the newest are lost.
+        """
+        ...
+
+    def connect_anew(self) -> None:
+        """The connection ends here, with all that waits at the broker for it, and comes back by itself."""
         ...
 
     async def flush(self, timeout_s: float) -> None:

@@ -19,3 +19,15 @@ class EnginesDifferError(CannotCompileError):
 
 class UnfitCheckpointError(FedtwinError):
     """A checkpoint that is whole but not of this run."""
+
+
+class LockedError(FedtwinError):
+    """A folder that another process writes."""
+
+
+class ServedElsewhereError(FedtwinError):
+    """Another edge server serves the run, or has begun one of that name."""
+
+
+class TakenOverError(FedtwinError):
+    """Another edge server serves the run by now; this one has stopped."""

@@ -250,17 +250,22 @@ def test_a_run_that_waits_for_devices_says_so(tmp_path: Path) -> None:
         fleet.wait(lambda: "1 devices are there  reasons=the run waits for 2 devices" in fleet.log("edge"), "a warning")
 
 
-def test_rights_from_before_there_were_pulses(tmp_path: Path) -> None:
-    """The run goes on, and it is said that nobody watches it."""
+def test_rights_from_before_there_were_pulses_and_a_lease(tmp_path: Path) -> None:
+    """The run goes on, and it is said that nobody watches it, nor keeps a second edge server away."""
     folder = tmp_path / "fleet"
     provision(folder, run="main", server_names=["127.0.0.1"], devices=["d0"])
     users = folder / "users.conf"
-    users.write_text(users.read_text(encoding="utf-8").replace('"fedtwin.main.pulse", ', ""), encoding="utf-8")
+    old = users.read_text(encoding="utf-8")
+    for word in ("pulse", "lease", "ledger"):
+        old = old.replace(f'"fedtwin.main.{word}", ', "")
+    users.write_text(old, encoding="utf-8")
     with plant(tmp_path) as fleet:
         begin(fleet, "--credentials", folder, fleet__devices=1, fleet__channels=1)
         training = ("--no-training", "--samples", 40, "--radio", "emulated", "--distance-m", 150)
         fleet.device("d0", fleet.url(), "--credentials", folder / "devices" / "d0", *training)
-        fleet.wait(lambda: "users.conf is old, fedtwin provision DIR --run main writes it anew" in fleet.log("edge"), "a word")
+        again = "users.conf is old, fedtwin provision DIR --run main writes it anew"
+        fleet.wait(lambda: f"whether uploads come through is not watched: {again}" in fleet.log("edge"), "a word")
+        assert f"a second edge server would not be kept away: {again}" in fleet.log("edge")
         mixes_again(fleet)
         assert "no upload comes through" not in fleet.log("edge")
         assert fleet.stopped("edge") == 0

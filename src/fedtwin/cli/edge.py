@@ -9,7 +9,9 @@ from fedtwin.cli.live_options import CredentialsOption, InsecureOption, LogForma
 from fedtwin.cli.options import ConfigFile, JsonOption, PolicyOption, RoundsOption, SeedOption, SetOption, configuration
 from fedtwin.cli.screen import number, print_json, print_table
 from fedtwin.config import replace_settings
-from fedtwin.errors import FedtwinError
+from fedtwin.errors import FedtwinError, TakenOverError
+
+TAKEN_OVER = 5
 
 
 def edge(
@@ -43,6 +45,9 @@ def edge(
     log_level: LogLevel = "info",
     log_format: LogFormat = "text",
     assignments: SetOption = None,
+    standby: Annotated[
+        bool, typer.Option("--standby", help="Wait while another edge server serves the run in --state DIR, then take over.")
+    ] = False,
     as_json: JsonOption = False,
 ) -> None:
     """Run the edge server of a live fleet. Without --server it starts a NATS server of its own, its store in the folder."""
@@ -54,9 +59,11 @@ def edge(
         if there and (state / "summary.json").exists():
             typer.echo(f"The run in {state} is finished. For a new one name another folder.", err=True)
             return  # no error, or a service would be started again and again
-        resume_folder, out = (state, None) if there else (None, state)
+        resume_folder, out = (state, None) if standby or there else (None, state)
     given = (config_file, policy, rounds, seed, time_scale, initial, assignments)
     folder = out or resume_folder
+    if standby and resume_folder is None:
+        raise FedtwinError("--standby begins no run, it waits for one that was begun: give --state DIR with it.")
     if folder is None or (out is not None and resume_folder is not None):
         raise FedtwinError("One of --out DIR (a new run), --resume DIR and --state DIR is needed.")
     if state is None and resume_folder is not None and any(option is not None for option in given):
@@ -68,13 +75,22 @@ def edge(
     place = live.Place(server or [], listen, mqtt, credentials, insecure)
     shared: dict[str, Any] = {"place": place, "evaluator": evaluator, "metrics": metrics, "grace_s": grace_s}
     shared["logs"] = ["--log-level", log_level, "--log-format", log_format]
-    if resume_folder is not None:
-        served = live.resume(folder, run=run_name, repair=repair, **shared)
-    else:
-        config = configuration(config_file, assignments, policy=policy, rounds=rounds, seed=seed)
-        if time_scale is not None:
-            config = replace_settings(config, {"live.time_scale": time_scale})
-        served = live.serve(config, folder, run=run_name or "main", initial=initial, **shared)
+    served: live.Served | None
+    try:
+        if standby:
+            served = live.stand_by(folder, run=run_name, **shared)
+        elif resume_folder is not None:
+            served = live.resume(folder, run=run_name, repair=repair, **shared)
+        else:
+            config = configuration(config_file, assignments, policy=policy, rounds=rounds, seed=seed)
+            if time_scale is not None:
+                config = replace_settings(config, {"live.time_scale": time_scale})
+            served = live.serve(config, folder, run=run_name or "main", initial=initial, **shared)
+    except TakenOverError as error:
+        typer.echo(f"error: {error}", err=True)
+        raise typer.Exit(TAKEN_OVER) from None
+    if served is None:
+        return
     if as_json:
         print_json(served.summary)
     else:

@@ -23,6 +23,7 @@ SINCE_THE_HASH: dict[str, Any] = {
     "learning.charge_epochs": False,
     "run.sync_timeout_s": None,
     "learning.record_gradient": False,
+    "live.ledger": "file",
 }
 """Settings that came after the hash, with what they were before there was a choice: so they do not count."""
 WITHOUT_INFLUENCE = ("run.engine", "run.records", "learning.executor", "learning.device", "learning.workers")

@@ -273,6 +273,7 @@ class LiveConfig(Section):
     flood_bytes_per_s: Positive = Field(1e6, description="the same in bytes")
     warn_after_s: Positive = Field(60.0, description="so long without an upload mixed in is warned of, and again every time")
     replicas: Whole = Field(1, ge=1, le=5, description="copies of streams and buckets in a NATS cluster of your own")
+    ledger: Literal["file", "stream"] = Field("file", description="kept in the run folder, or at a broker of your own as well")
     fsync: bool = Field(False, description="true: every write survives a loss of power, not only the end of a process")
 
 

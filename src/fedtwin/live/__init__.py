@@ -22,6 +22,7 @@ _HOME = {
     "run_device": "fedtwin.live.agents",
     "run_evaluator": "fedtwin.live.agents",
     "serve": "fedtwin.live.server.hosting",
+    "stand_by": "fedtwin.live.server.standby",
 }
 
 __all__ = sorted(_HOME)
@@ -42,6 +43,7 @@ if TYPE_CHECKING:
     from fedtwin.live.server.hosting import resume as resume
     from fedtwin.live.server.hosting import serve as serve
     from fedtwin.live.server.place import Place as Place
+    from fedtwin.live.server.standby import stand_by as stand_by
 
 
 def __getattr__(name: str) -> Any:

@@ -4,6 +4,7 @@ import asyncio
 import ctypes
 import signal
 import threading
+import time
 from collections.abc import Callable, Coroutine, Iterator
 from contextlib import contextmanager, suppress
 from typing import Any, Protocol, TypeVar
@@ -43,6 +44,15 @@ class StopSignals:
     def __exit__(self, *_: object) -> None:
         for number, usual in self._usual.items():
             signal.signal(number, signal.SIG_DFL if usual is None else usual)
+
+    @property
+    def asked(self) -> bool:
+        """A stop was asked for."""
+        return self._count > 0
+
+    def look_again_in(self, seconds: float) -> None:
+        """For who waits without an event loop, and asks now and then."""
+        time.sleep(seconds)
 
     def _heard(self, *_: object) -> None:
         self._count += 1

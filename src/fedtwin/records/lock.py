@@ -5,7 +5,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import IO
 
-from fedtwin.errors import FedtwinError
+from fedtwin.errors import FedtwinError, LockedError
 
 
 class Lock:
@@ -33,7 +33,7 @@ class Lock:
             except OSError:
                 self._file.close()
                 folder = str(self._path.parent)
-                raise FedtwinError(f"{folder!r} is being written by another fedtwin: wait until it ends.") from None
+                raise LockedError(f"{folder!r} is being written by another fedtwin: wait until it ends.") from None
             with suppress(FileNotFoundError):
                 if os.path.samestat(self._path.stat(), os.fstat(self._file.fileno())):
                     return

@@ -36,6 +36,7 @@ from tests.live.simulated.world import LoopClock, SeededChance
 SERVERS = ["memory"]
 CPU_HZ = 1e9
 AGAIN_S = 1.0
+RENEW_S = 1.0  # virtual time has many of them
 LOG = logging.getLogger("fedtwin.live")
 SIMULATED: dict[str, Any] = {**SETTINGS, "objective.max_time_s": 2.0, "objective.max_energy_j": 1000.0, "live.fsync": False}
 
@@ -222,8 +223,9 @@ class Fleet:
             return True
         if self.broker_is_ours and not self.broker.alive():
             self.broker.restart()
-        server = EdgeServer(life.run, EdgeOptions(SERVERS, self.broker if self.broker_is_ours else None, ports=life.ports))
-        self.finished = await server.serve()
+        broker = self.broker if self.broker_is_ours else None
+        options = EdgeOptions(SERVERS, broker, ports=life.ports, new=begin, renew_s=RENEW_S)
+        self.finished = await EdgeServer(life.run, options).serve()
         return self.finished
 
     async def _device(self, life: Life) -> bool:

@@ -1,4 +1,4 @@
-"""What a broker in memory keeps: queues with their consumers, tables, buckets. As JetStream does, as far as we use it."""
+"""What a broker in memory keeps: queues with their consumers, tapes, tables, buckets: all we use of JetStream."""
 
 import heapq
 import itertools
@@ -6,7 +6,18 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import lru_cache
 
-from fedtwin.live.wire.ports import MissingError, NobodyThereError, ObjectError, Queue, Shelf, TooManyWaitError, TransportError
+from fedtwin.live.wire.ports import (
+    Entry,
+    MissingError,
+    NobodyThereError,
+    ObjectError,
+    OvertakenError,
+    Queue,
+    Roll,
+    Shelf,
+    TooManyWaitError,
+    TransportError,
+)
 
 DUPLICATES_S = 120.0
 
@@ -122,13 +133,36 @@ class StoredQueue:
 
 
 @dataclass
+class StoredTape:
+    settings: Roll
+    entries: dict[int, Entry] = field(default_factory=dict)
+    number: int = 0
+
+    def append(self, data: bytes, after: int, headers: Mapping[str, str]) -> int:
+        if after != self.number:
+            raise OvertakenError(f"wrong last sequence: {self.number}")
+        if self.settings.newest_only:
+            self.entries.clear()
+        self.number += 1
+        self.entries[self.number] = Entry(self.number, data, headers)
+        return self.number
+
+    def last(self) -> Entry:
+        return self.entries.get(self.number, Entry(self.number, b"", {}))
+
+    def after(self, number: int, most: int) -> list[Entry]:
+        wanted = (self.entries.get(number + 1 + k) for k in range(most))
+        return [entry for entry in itertools.takewhile(lambda entry: entry is not None, wanted) if entry is not None]
+
+
+@dataclass
 class Bucket:
     most_bytes: int
     objects: dict[str, bytes] = field(default_factory=dict)
 
     def put(self, name: str, data: bytes) -> None:
         self.objects.pop(name, None)
-        while self.objects and sum(map(len, self.objects.values())) + len(data) > self.most_bytes:
+        while self.most_bytes >= 0 and self.objects and sum(map(len, self.objects.values())) + len(data) > self.most_bytes:
             del self.objects[next(iter(self.objects))]
         self.objects[name] = data
 
@@ -138,13 +172,14 @@ class Store:
 
     def __init__(self) -> None:
         self.queues: dict[str, StoredQueue] = {}
+        self.tapes: dict[str, StoredTape] = {}
         self.tables: dict[str, dict[str, list[bytes]]] = {}
         self.histories: dict[str, int] = {}
         self.buckets: dict[str, Bucket] = {}
 
     def shelves(self) -> set[Shelf]:
         return (
-            {Shelf("queue", name) for name in self.queues}
+            {Shelf("queue", name) for name in (*self.queues, *self.tapes)}
             | {Shelf("table", name) for name in self.tables}
             | {Shelf("bucket", name) for name in self.buckets}
         )
@@ -175,6 +210,11 @@ class Store:
             if queue.takes(subject):
                 return queue
         raise NobodyThereError("no queue takes it")
+
+    def tape(self, name: str) -> StoredTape:
+        if name not in self.tapes:
+            raise MissingError("stream not found")
+        return self.tapes[name]
 
     def bucket(self, name: str) -> Bucket:
         if name not in self.buckets:

@@ -12,15 +12,17 @@ from typing import Any
 from fedtwin.live.wire.ports import (
     ANSWER_S,
     Chance,
+    Entry,
     Handler,
     NoAnswerError,
     Queue,
+    Roll,
     Shelf,
     TransportError,
 )
 from tests.live.simulated.broker import Connection, MemoryBroker
 from tests.live.simulated.loop import PROCESS, Process
-from tests.live.simulated.store import Stored
+from tests.live.simulated.store import Bucket, Stored, StoredTape
 
 LOG = logging.getLogger("fedtwin.live")
 RECONNECT_S, CONNECT_S = (0.1, 0.3), 5.0
@@ -353,13 +355,56 @@ class MemoryTransport:
         )
         return found
 
+    async def make_tape(self, tape: Roll, *, answer_s: float = ANSWER_S) -> None:
+        await self._call(
+            [f"$JS.API.STREAM.CREATE.{tape.name}"],
+            lambda broker, _: broker.on_disk.tapes.setdefault(tape.name, StoredTape(tape)),
+            answer_s,
+        )
+
+    async def append(
+        self,
+        tape: Roll,
+        data: bytes,
+        *,
+        after: int,
+        headers: Mapping[str, str] | None = None,
+        answer_s: float = ANSWER_S,
+    ) -> int:
+        self._check_size(data)
+        given = dict(headers or {})
+
+        def action(broker: MemoryBroker, connection: Connection) -> int:  # noqa: ARG001
+            found = broker.on_disk.tape(tape.name)
+            broker.writable()
+            return found.append(data, after, given)
+
+        number: int = await self._call([tape.subject], action, answer_s, len(data))
+        return number
+
+    async def last_of(self, tape: Roll, *, answer_s: float = ANSWER_S) -> Entry:
+        found: Entry = await self._call(
+            [f"$JS.API.STREAM.MSG.GET.{tape.name}"], lambda broker, _: broker.on_disk.tape(tape.name).last(), answer_s
+        )
+        return found
+
+    async def entries(self, tape: Roll, after: int, most: int, *, answer_s: float = ANSWER_S) -> list[Entry]:
+        found: list[Entry] = await self._call(
+            [f"$JS.API.STREAM.MSG.GET.{tape.name}"],
+            lambda broker, _: broker.on_disk.tape(tape.name).after(after, most),
+            answer_s,
+        )
+        return found
+
+    async def delete_tape(self, tape: Roll, *, answer_s: float = ANSWER_S) -> None:
+        subject = f"$JS.API.STREAM.DELETE.{tape.name}"
+        await self._call([subject], lambda broker, _: broker.on_disk.tapes.pop(tape.name, None), answer_s)
+
     async def shelves(self, answer_s: float = ANSWER_S) -> set[Shelf]:
         found: set[Shelf] = await self._call(["$JS.API.STREAM.NAMES"], lambda broker, _: broker.on_disk.shelves(), answer_s)
         return found
 
     async def make_bucket(self, bucket: str, most_bytes: int, replicas: int = 1) -> None:  # noqa: ARG002
-        from tests.live.simulated.store import Bucket
-
         await self._call(
             [f"$JS.API.STREAM.CREATE.OBJ_{bucket}"],
             lambda broker, _: broker.on_disk.buckets.setdefault(bucket, Bucket(most_bytes)),
@@ -383,6 +428,16 @@ class MemoryTransport:
 
     async def delete_object(self, bucket: str, name: str) -> None:
         await self._call([f"$O.{bucket}.M.{name}"], lambda broker, _: broker.on_disk.delete_object(bucket, name))
+
+    async def object_names(self, bucket: str) -> list[str]:
+        found: list[str] = await self._call(
+            [f"$JS.API.STREAM.INFO.OBJ_{bucket}"], lambda broker, _: sorted(broker.on_disk.bucket(bucket).objects)
+        )
+        return found
+
+    async def erase_object(self, bucket: str, name: str) -> None:
+        subject = f"$JS.API.STREAM.PURGE.OBJ_{bucket}"
+        await self._call([subject], lambda broker, _: broker.on_disk.bucket(bucket).objects.pop(name, None))
 
     async def make_table(self, table: str, history: int, replicas: int = 1) -> None:  # noqa: ARG002
         await self._call([f"$JS.API.STREAM.CREATE.KV_{table}"], lambda broker, _: broker.on_disk.make_table(table, history))

@@ -10,12 +10,15 @@ from pathlib import Path
 import pytest
 
 from fedtwin.live.wire.ports import (
+    Entry,
     Incoming,
     MissingError,
     NoAnswerError,
     NobodyThereError,
     ObjectError,
+    OvertakenError,
     Queue,
+    Roll,
     Shelf,
     TooManyWaitError,
     Transport,
@@ -352,6 +355,88 @@ def test_what_is_missing_is_said_to_be(broker: Bench, name: str) -> None:
     broker.play(scene)
 
 
+# Tapes
+
+
+def test_only_who_knows_the_last_number_of_a_tape_adds_the_next(broker: Bench, name: str) -> None:
+    tape = Roll(name, f"{name}.tape")
+
+    async def scene() -> None:
+        async with clients(broker, "edge", "second") as (edge, second):
+            for asked in (edge.last_of(tape), edge.append(tape, b"", after=0), edge.entries(tape, 0, 1)):
+                with pytest.raises(MissingError):
+                    await asked
+            await edge.make_tape(tape)
+            assert await edge.last_of(tape) == Entry(0, b"", {}) and await edge.entries(tape, 0, 5) == []
+            with pytest.raises(OvertakenError):
+                await edge.append(tape, b"", after=1)
+            numbers = [await edge.append(tape, b"%d" % k, after=k, headers={"Of": f"{k} two"}) for k in range(5)]
+            assert numbers == [1, 2, 3, 4, 5]
+            await second.make_tape(tape)
+            for wrong in (0, 4, 6):
+                with pytest.raises(OvertakenError):
+                    await second.append(tape, b"x", after=wrong)
+            found = await second.entries(tape, 1, 10)
+            assert [(entry.number, entry.data, entry.headers["Of"]) for entry in found] == [
+                (k + 1, b"%d" % k, f"{k} two") for k in range(1, 5)
+            ]
+            assert await second.entries(tape, 1, 2) == found[:2] and await second.entries(tape, 5, 2) == []
+            assert await second.last_of(tape) == found[-1]
+            assert Shelf("queue", name) in await edge.shelves()
+            assert await second.append(tape, b"second", after=5) == 6
+            with pytest.raises(OvertakenError):
+                await edge.append(tape, b"first", after=5)
+            await edge.delete_tape(tape)
+            await edge.delete_tape(tape)
+            with pytest.raises(MissingError):
+                await second.append(tape, b"", after=6)
+
+    broker.play(scene)
+
+
+def test_of_many_appends_at_once_all_that_know_their_number_are_added(broker: Bench, name: str) -> None:
+    """One connection's messages come in their order, so nobody waits for an answer."""
+    tape = Roll(name, f"{name}.tape")
+
+    async def scene() -> None:
+        async with clients(broker, "edge") as (edge,):
+            await edge.make_tape(tape)
+            made = await asyncio.gather(*(edge.append(tape, b"%d" % k, after=k) for k in range(30)))
+            assert made == list(range(1, 31))
+            assert [entry.data for entry in await edge.entries(tape, 0, 30)] == [b"%d" % k for k in range(30)]
+
+    broker.play(scene)
+
+
+def test_a_tape_of_the_newest_only_has_one_message_and_counts_them_all(broker: Bench, name: str) -> None:
+    tape = Roll(name, f"{name}.tape", newest_only=True)
+
+    async def scene() -> None:
+        async with clients(broker, "edge") as (edge,):
+            await edge.make_tape(tape)
+            for k in range(3):
+                await edge.append(tape, b"%d" % k, after=k)
+            assert (await edge.last_of(tape))[:2] == (3, b"2") and await edge.entries(tape, 0, 2) == []
+            assert [entry.number for entry in await edge.entries(tape, 2, 2)] == [3]
+
+    broker.play(scene)
+
+
+def test_a_device_may_not_write_to_a_tape_and_the_edge_server_may(secure: Bench) -> None:
+    tape = Roll("fedtwin-main-lease", "fedtwin.main.lease")
+
+    async def scene() -> None:
+        async with clients(secure, "edge", "press-1") as (edge, one):
+            await edge.make_tape(tape)
+            assert await edge.append(tape, b"edge", after=0) == 1
+            with pytest.raises(NoAnswerError):
+                await one.append(tape, b"device", after=1, answer_s=SOON_S)
+            assert one.refused(tape.subject) and not edge.refused(tape.subject)
+            assert (await edge.last_of(tape)).data == b"edge"
+
+    secure.play(scene)
+
+
 # Buckets, tables, shelves
 
 
@@ -374,6 +459,25 @@ def test_objects_are_there_whole_in_place_of_the_one_before(broker: Bench, name:
             await edge.delete_object(name, "model")
             with pytest.raises(ObjectError):
                 await b.get_object(name, "model", len(large))
+
+    broker.play(scene)
+
+
+def test_objects_that_are_erased_leave_no_name(broker: Bench, name: str) -> None:
+    async def scene() -> None:
+        async with clients(broker, "edge") as (edge,):
+            with pytest.raises(MissingError):
+                await edge.object_names(name)
+            await edge.make_bucket(name, -1)
+            assert await edge.object_names(name) == []
+            await edge.put_object(name, "model.2", bytes(1_500_000))
+            await edge.put_object(name, "code/a.py.1", b"")
+            assert await edge.object_names(name) == ["code/a.py.1", "model.2"]
+            for _ in range(2):
+                await edge.erase_object(name, "model.2")
+            assert await edge.object_names(name) == ["code/a.py.1"]
+            with pytest.raises(ObjectError):
+                await edge.get_object(name, "model.2", 2_000_000)
 
     broker.play(scene)
 

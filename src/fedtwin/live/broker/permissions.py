@@ -50,6 +50,7 @@ def role_permissions(role: str, run: str) -> Permissions:
         "publish": {
             "allow": [
                 *(subjects.call, subjects.evaluate, subjects.pulse, subjects.ask("*"), subjects.task("*"), "_INBOX.>"),
+                *(subjects.lease, subjects.ledger),
                 *(f"{API}.>", "$JS.ACK.>", "$JS.FC.>", f"$KV.{subjects.twin_bucket}.>", "$O.>"),
             ]
         },

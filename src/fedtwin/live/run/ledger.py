@@ -1,7 +1,9 @@
 """The ledger: one event per line, appended before it takes effect outside. What is in it has happened, what is not has not."""
 
+import math
 import os
 from collections.abc import Iterator
+from itertools import pairwise
 from pathlib import Path
 
 from pydantic import ValidationError
@@ -36,7 +38,10 @@ class Ledger:
 
     def append(self, event: Event) -> None:
         """Or ``FedtwinError``: the run ends then, because nothing may follow a line that is not whole."""
-        line, digits = chain.sealed(event.model_dump_json(exclude_none=True).encode(), self.digits)
+        self.append_line(*sealed(event, self.digits))
+
+    def append_line(self, line: bytes, digits: str) -> None:
+        """One that was ``sealed`` before, as it is, and its digits."""
         try:
             if self._torn:
                 raise OSError(0, "an earlier line could not be finished")
@@ -62,6 +67,11 @@ class Ledger:
 
     def close(self) -> None:
         self._file.close()
+
+
+def sealed(event: Event, before: str) -> tuple[bytes, str]:
+    """An event as a line after one with the digits ``before``, and its own digits."""
+    return chain.sealed(event.model_dump_json(exclude_none=True).encode(), before)
 
 
 def segment_path(path: Path, first: int) -> Path:
@@ -147,6 +157,18 @@ class LedgerReader:
     def damage(self, what: str) -> DamageError:
         """The line that was read last cannot be."""
         return DamageError(f"{str(self.segment)!r} is damaged in line {self.line}: {what}.")
+
+
+def lines_after(path: Path, number: int) -> Iterator[bytes]:
+    """All lines from after so many, as they are, through all segments; ``DamageError`` where some are not there."""
+    for first, following in pairwise([*first_lines(path), math.inf]):
+        if following <= number + 1:
+            continue
+        if first > number + 1:
+            raise DamageError(f"Lines {number + 1} to {first - 1} of {str(path)!r} are not there: put their segments back.")
+        lines = segment_path(path, int(first)).read_bytes().splitlines(keepends=True)
+        yield from lines[number - int(first) + 1 :]
+        number = max(number, int(first) - 1 + len(lines))
 
 
 def read_events(path: Path) -> Iterator[Event]:

@@ -7,6 +7,7 @@ acknowledged. Whatever is killed in between, the ledger says what has happened; 
 import logging
 from collections import OrderedDict
 from collections.abc import Callable
+from copy import deepcopy
 from pathlib import Path
 
 from fedtwin import __version__
@@ -22,6 +23,7 @@ from fedtwin.live.run.ledger import LEDGER_NAME, DamageError, Ledger, cut_torn_l
 from fedtwin.live.run.model import MODELS, LiveModel
 from fedtwin.live.run.past import beginning_of, pasts_of, settings_of
 from fedtwin.live.run.snapshots import Taken, write_snapshot
+from fedtwin.live.run.stream_ledger import StreamLedger
 from fedtwin.live.run.survey import newest_of, told
 from fedtwin.live.run.tasks import remember
 from fedtwin.live.wire.ports import Clock, Disk
@@ -36,12 +38,15 @@ Listener = Callable[[Event, "LiveRun"], None]
 class LiveRun:
     """The run in a folder. ``commit`` is the only way anything happens."""
 
-    def __init__(self, folder: Path, *, resumed: bool, clock: Clock = CLOCK, disk: Disk = DISK) -> None:
+    def __init__(
+        self, folder: Path, *, resumed: bool, lock: Lock | None = None, clock: Clock = CLOCK, disk: Disk = DISK
+    ) -> None:
         self.folder, self._disk = folder, disk
         self.listeners: list[Listener] = []
         self.failure: FedtwinError | None = None
         self._unwritten: OrderedDict[tuple[str, str], int] = OrderedDict()
-        self._lock = Lock(folder / LOCK_NAME)
+        self._stream: StreamLedger | None = None
+        self._lock = lock or Lock(folder / LOCK_NAME)
         try:
             cut_torn_line(folder / LEDGER_NAME)
             began = beginning_of(folder)
@@ -81,9 +86,12 @@ class LiveRun:
         return self._clock.at_s(broker_wall_s)
 
     def commit(self, event: Event) -> None:
-        """It is in the ledger, and so it has happened. Where it cannot be written the run cannot go on: its ``failure``."""
+        """It is in the ledger, and so it has happened; where that is at the broker, outside only when it is ``settled``.
+
+        Where it cannot be written the run cannot go on: its ``failure``.
+        """
         try:
-            self._ledger.append(event)
+            (self._stream or self._ledger).append(event)
         except FedtwinError as error:
             self.failure = error
             raise
@@ -94,13 +102,29 @@ class LiveRun:
 
     def _begin_segment(self) -> None:
         """A snapshot first: whoever reads on from it begins in the new segment."""
-        taken = Taken(self._ledger.digits, self._kept, self.core.state.snapshot())
+        taken = Taken((self._stream or self._ledger).digits, deepcopy(self._kept), self.core.state.snapshot())
+        if self._stream is None:
+            self._write_segment(taken)
+        else:  # when the folder has the lines before it
+            self._stream.then(lambda: self._write_segment(taken))
+
+    def _write_segment(self, taken: Taken) -> None:
         try:
             write_snapshot(self.folder, taken, fsync=self.core.live.fsync, disk=self._disk)
         except OSError as error:
             say(logging.WARNING, "no snapshot could be written, the segment goes on", reason=error.strerror)
             return
-        self._ledger.begin_segment(segment_path(self.folder / LEDGER_NAME, self._kept.lines + 1))
+        self._ledger.begin_segment(segment_path(self.folder / LEDGER_NAME, taken.kept.lines + 1))
+
+    def write_to(self, stream: StreamLedger) -> None:
+        """From now on the ledger is at the broker, and the folder has a copy."""
+        stream.copy_to(self._ledger)
+        self._stream = stream
+
+    async def settled(self) -> None:
+        """Whatever was committed is in the ledger, wherever that is."""
+        if self._stream is not None:
+            await self._stream.settled()
 
     def _happened(self, event: Event) -> None:
         self.core.state.apply(event)

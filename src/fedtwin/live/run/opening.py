@@ -21,6 +21,7 @@ from fedtwin.live.wire.ports import Clock, Disk
 from fedtwin.live.wire.protocol import PROTOCOL_VERSION
 from fedtwin.live.wire.real import CLOCK, DISK
 from fedtwin.records.files import CONFIG_NAME, write_config
+from fedtwin.records.lock import Lock
 
 
 def begin(folder: Path, config: Config, run: str, initial: bytes, *, clock: Clock = CLOCK, disk: Disk = DISK) -> LiveRun:
@@ -65,13 +66,26 @@ def require_new(folder: Path) -> None:
         raise FedtwinError(f"out = {str(folder)!r} exists already: name a folder that does not, nothing is overwritten.")
 
 
-def resume(folder: Path, *, repair: bool = False, clock: Clock = CLOCK, disk: Disk = DISK) -> LiveRun:
-    """A run that was begun before, as its ledger has it; with ``repair`` it goes back to the last state that verifies."""
+def resume(folder: Path, *, repair: bool = False, lock: Lock | None = None, clock: Clock = CLOCK, disk: Disk = DISK) -> LiveRun:
+    """A run that was begun before, as its ledger has it; with ``repair`` it goes back to the last state that verifies.
+
+    ``lock``: the folder's, where it is held already.
+    """
+    require_ledger(folder)
+    if repair:
+        repaired(folder)
+    return LiveRun(folder, resumed=True, lock=lock, clock=clock, disk=disk)
+
+
+def require_ledger(folder: Path) -> None:
     if not has_ledger(folder):
         raise FedtwinError(f"{str(folder)!r} is not the folder of a live run.")
-    if repair and (done := go_back(folder)) is not None:
+
+
+def repaired(folder: Path) -> None:
+    """The run is back at the last state that verifies."""
+    if (done := go_back(folder)) is not None:
         say(
             logging.WARNING, "repaired: the run went back to the last state that verifies", version=done.version,
             uploads_lost=done.uploads, lines_cut_off=done.lines, kept_in=done.folder,
         )  # fmt: skip
-    return LiveRun(folder, resumed=True, clock=clock, disk=disk)

@@ -8,6 +8,7 @@ from collections.abc import Iterable
 from fedtwin.live.run import events
 from fedtwin.live.run.live_run import LiveRun
 from fedtwin.live.server.beats import Beats
+from fedtwin.live.server.lease import Lease
 from fedtwin.live.wire.ports import Ports, Transport
 from fedtwin.live.wire.protocol import MESSAGE_SLACK_BYTES, Subjects, Telemetry
 from fedtwin.live.wire.real import REAL
@@ -31,6 +32,7 @@ class EdgeContext:
         self.ask_after = 0.0
         self.path_is_well = self.sends_pulses = True
         self.storage_losses = 0
+        self.lease: Lease | None = None
         self.dropped: list[events.Dispatched] = []
         self.beats = Beats()
         self.strangers: OrderedDict[str, Telemetry] = OrderedDict()
@@ -49,8 +51,19 @@ class EdgeContext:
     @property
     def can_ask(self) -> bool:
         """Not while an answer's upload would come to nothing, and would be held against the device."""
-        able = self.transport.connected and self.path_is_well and self.clock.monotonic_s() > self.ask_after
+        able = self.transport.connected and self.path_is_well and self.may_serve and self.clock.monotonic_s() > self.ask_after
         return able and not self.stopping.is_set()
+
+    @property
+    def may_serve(self) -> bool:
+        """No other edge server can have the run at this moment."""
+        return self.lease is None or self.lease.stands
+
+    async def settled(self) -> None:
+        """Waited for before anything goes outside: the run is ours, and all that happened in it is in the ledger."""
+        if self.lease is not None:
+            await self.lease.held()
+        await self.run.settled()
 
     @property
     def needs_objects(self) -> bool:

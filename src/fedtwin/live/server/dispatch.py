@@ -67,6 +67,7 @@ class Dispatcher:
         context = self._context
         while context.dropped:
             sent = context.dropped.pop()
+            await context.settled()
             with suppress(*TROUBLES):
                 subject = context.subjects.task(self._core.names[sent.device])
                 await context.transport.publish(subject, Drop(token=sent.token).encoded())
@@ -82,6 +83,7 @@ class Dispatcher:
         run, core, context = self._run, self._core, self._context
         name = core.names[asked.device]
         question = Ask(round=asked.round, clock_s=asked.at_s).encoded()
+        await context.settled()
         begun, reconnects = context.clock.monotonic_s(), context.transport.reconnects
         try:
             reply = await context.transport.request(context.subjects.ask(name), question, timeout_s=core.live.ask_timeout_s)
@@ -113,6 +115,7 @@ class Dispatcher:
     async def _send(self, name: str, sent: events.Dispatched) -> None:
         """Lost on the way, it is a task whose deadline passes."""
         context, model = self._context, self._run.model.encoded
+        await context.settled()
         task = Task(token=sent.token, round=sent.round, version=sent.version, clock_s=sent.at_s, model_bytes=len(model))
         try:
             if context.needs_objects:

@@ -2,6 +2,7 @@
 
 import asyncio
 import logging
+from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,6 +18,8 @@ from fedtwin.live.server.datapath import RESTART_AFTER_S, DataPath
 from fedtwin.live.server.deadlines import Deadlines
 from fedtwin.live.server.dispatch import Dispatcher
 from fedtwin.live.server.evaluation import Evaluations
+from fedtwin.live.server.holding import Holding
+from fedtwin.live.server.lease import RENEW_S
 from fedtwin.live.server.membership import Membership
 from fedtwin.live.server.standstill import Standstill
 from fedtwin.live.server.traffic import Traffic
@@ -37,7 +40,10 @@ OPEN_S, FAREWELL_S = 30.0, 1
 
 @dataclass
 class EdgeOptions:
-    """Where the broker is; whether it is ours to look after, and the evaluation worker, if that is."""
+    """Where the broker is; whether it is ours to look after, and the evaluation worker, if that is.
+
+    ``standby``: the run's name is waited for; ``new``: nobody has heard of the run; every ``renew_s`` the lease is written.
+    """
 
     servers: list[str]
     broker: BrokerProcess | None = None
@@ -47,6 +53,9 @@ class EdgeOptions:
     grace_s: float = 10.0
     worker: WorkerProcess | None = None
     ports: Ports = REAL
+    standby: bool = False
+    new: bool = False
+    renew_s: float = RENEW_S
 
 
 class EdgeServer:
@@ -84,8 +93,11 @@ class EdgeServer:
             return False
         try:
             self._context = EdgeContext(self._run, transport, options.ports)
+            self._holding = Holding(self._context, standby=options.standby, new=options.new, renew_s=options.renew_s)
             self._standstill = Standstill(self._context, self._metrics)
             self._run.listeners.append(lambda event, _: self._standstill.happened(event))
+            if await unless_stopped(self._hold_the_run(), self._stop_asked) is None:
+                return False
             if await unless_stopped(self._open_until_it_works(), self._stop_asked) is None:
                 self._run.commit(events.Stopped(at_s=self._run.now_s(), finished=False))
                 return False
@@ -109,7 +121,13 @@ class EdgeServer:
             await self._say_farewell()
             return finished
         finally:
+            await self._holding.end()
             await transport.close()
+
+    async def _hold_the_run(self) -> bool:
+        await self._until_it_works(self._holding.take)
+        await self._until_it_works(self._holding.write_to_the_broker)
+        return True
 
     async def _say_farewell(self) -> None:
         """So that a broker which ends with us is no surprise to the devices."""
@@ -118,15 +136,18 @@ class EdgeServer:
             await self._context.transport.flush(FAREWELL_S)
 
     async def _open_until_it_works(self) -> bool:
+        await self._until_it_works(self._open)
+        return True
+
+    async def _until_it_works(self, work: Callable[[], Awaitable[None]]) -> None:
         """The broker may be killed at this very moment. One of ours that is there and stores nothing is started again, once."""
         begun, broker = self._clock.monotonic_s(), self._options.broker
         while True:
             try:
-                await self._open()
-                return True
+                return await work()
             except TROUBLES as error:
                 reason, waited_s = words_of(error), self._clock.monotonic_s() - begun
-                if waited_s > OPEN_S:
+                if waited_s > OPEN_S and not self._options.standby:
                     raise FedtwinError(f"The broker cannot be used, is its JetStream on? {reason}.") from None
                 say(logging.WARNING, "the broker is not ready yet", reason=reason)
                 self._look_after_the_broker()
@@ -175,6 +196,7 @@ class EdgeServer:
     async def _until_done(self, tasks: list[asyncio.Task[None]]) -> bool:
         deadline = None
         while not self._core.done:
+            self._holding.check()
             for task in tasks:
                 if task.done() and (error := task.exception()) is not None:
                     raise error

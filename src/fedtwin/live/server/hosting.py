@@ -1,6 +1,8 @@
 """A run and all that serves it: the broker where it is ours, the evaluation worker, the edge server, at the end the records."""
 
 import logging
+import shutil
+import tomllib
 from collections.abc import Callable, Coroutine, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
@@ -9,21 +11,25 @@ from pathlib import Path
 from typing import Any
 
 from fedtwin.config import Config, replace_settings
-from fedtwin.errors import FedtwinError
+from fedtwin.errors import FedtwinError, ServedElsewhereError
 from fedtwin.live.broker.process import Broker
 from fedtwin.live.event_loop import StopSignals, run_until_stopped
 from fedtwin.live.logs import say
 from fedtwin.live.run import events, opening
 from fedtwin.live.run.ledger import LEDGER_NAME, read_events
 from fedtwin.live.run.live_run import LiveRun
+from fedtwin.live.run.past import beginning_of, has_ledger
 from fedtwin.live.run.tables import write_records
 from fedtwin.live.server.edge import EdgeOptions, EdgeServer
+from fedtwin.live.server.handover import caught_up
 from fedtwin.live.server.place import Place
 from fedtwin.live.server.worker import Worker, evaluator_command, initial_model_of
 from fedtwin.live.views.metrics import check_metrics
 from fedtwin.live.views.reasons import Reasons
 from fedtwin.live.wire.protocol import check_name
 from fedtwin.live.wire.tensors import Codec, read_model
+from fedtwin.records.files import LOCK_NAME
+from fedtwin.records.lock import Lock
 
 NOTHING_MIXED_IN, NO_UPLOAD_COMES_THROUGH = 3, 4
 
@@ -72,9 +78,15 @@ def serve(
     uploads on their way. ``logs`` are options for the worker, such as ``["--log-format", "json"]``.
     """
     check_name("--run", run)
-    place = _checked(place, metrics, new=True)
+    place = checked(place, metrics, new=True)
+    if config.live is not None and config.live.ledger == "stream" and not place.servers:
+        raise FedtwinError("live.ledger = 'stream' needs a NATS server of your own: give --server URL.")
     live = _begun(out, _with_live_section(config), run, initial)
-    return _serve(live, place, evaluator=evaluator, metrics=metrics, grace_s=grace_s, logs=logs)
+    try:
+        return serve_run(live, place, evaluator=evaluator, metrics=metrics, grace_s=grace_s, logs=logs, new=True)
+    except ServedElsewhereError:
+        shutil.rmtree(out)  # nobody has heard of it
+        raise
 
 
 def resume(
@@ -93,15 +105,44 @@ def resume(
     Where ``run`` is given, it must be the run's name. What is damaged is an error; with ``repair`` the run goes back to the
     last state that verifies, and what is cut off stays in the folder.
     """
-    place = _checked(place, metrics, new=False)
-    live = opening.resume(folder, repair=repair)
+    place = checked(place, metrics, new=False)
+    with StopSignals() as signals:
+        lock = None
+        if name := name_at_the_broker(folder, place):
+            if repair:  # what the broker has of what is cut off comes again from there
+                opening.repaired(folder)
+            lock = Lock(folder / LOCK_NAME)
+            if not caught_up(folder, name, place, lock, signals, standby=False):
+                return Served({})
+        live = reopened(folder, run, lock, repair=repair and lock is None)
+        return serve_run(live, place, evaluator=evaluator, metrics=metrics, grace_s=grace_s, logs=logs, signals=signals)
+
+
+def name_at_the_broker(folder: Path, place: Place) -> str | None:
+    """The name of the run in a folder whose ledger is at the broker; None where it is in the folder.
+
+    A folder that has only followed a ledger so far has no settings yet.
+    """
+    if not has_ledger(folder):
+        return None
+    began = beginning_of(folder)
+    if began.config is None or tomllib.loads(began.config)["live"].get("ledger", "file") == "file":
+        return None
+    if not place.servers:
+        raise FedtwinError(f"The ledger of {str(folder)!r} is at the broker (live.ledger = 'stream'): give --server URL.")
+    return began.run
+
+
+def reopened(folder: Path, run: str | None, lock: Lock | None = None, *, repair: bool = False) -> LiveRun:
+    """The run in a folder, if that is its name."""
+    live = opening.resume(folder, repair=repair, lock=lock)
     if run is not None and live.name != run:
         live.close()
         raise FedtwinError(f"--run {run!r} is not the name of the run in {str(folder)!r}: that is {live.name!r}.")
-    return _serve(live, place, evaluator=evaluator, metrics=metrics, grace_s=grace_s, logs=logs)
+    return live
 
 
-def _checked(place: Place | None, metrics: str | None, *, new: bool) -> Place:
+def checked(place: Place | None, metrics: str | None, *, new: bool) -> Place:
     """What cannot be is said before anything is made."""
     place = place or Place()
     place.check(new=new)
@@ -130,8 +171,21 @@ def _begun(out: Path, config: Config, name: str, initial: Path | None) -> LiveRu
     return opening.begin(out, config, name, initial_model_of(config))
 
 
-def _serve(run: LiveRun, place: Place, *, evaluator: bool, metrics: str | None, grace_s: float, logs: Sequence[str]) -> Served:
-    with StopSignals() as signals, ExitStack() as ends:  # all of them, whichever is cut short
+def serve_run(
+    run: LiveRun,
+    place: Place,
+    *,
+    evaluator: bool,
+    metrics: str | None,
+    grace_s: float,
+    logs: Sequence[str],
+    signals: StopSignals | None = None,
+    standby: bool = False,
+    new: bool = False,
+) -> Served:
+    """``signals`` that are listened to already; ``standby``: the name is waited for; ``new``: nobody has heard of the run."""
+    with ExitStack() as ends:  # all of them, whichever is cut short
+        signals = signals or ends.enter_context(StopSignals())
         ends.callback(run.close)
         folder = run.folder / "broker"
         options = place.broker_options(folder, fsync=run.core.live.fsync)
@@ -148,6 +202,7 @@ def _serve(run: LiveRun, place: Place, *, evaluator: bool, metrics: str | None, 
             worker = Worker(evaluator_command(servers, run.name, run.config.code.folder, place, list(logs)))
             ends.callback(worker.stop)
         edge_options = EdgeOptions(servers, broker, place.credentials_of("edge"), place.insecure, metrics, grace_s, worker)
+        edge_options.standby, edge_options.new = standby, new
 
         def make() -> tuple[Coroutine[Any, Any, str | None], Callable[[], None]]:
             edge = EdgeServer(run, edge_options)

@@ -128,6 +128,7 @@ class Membership:
     async def _respond(self, message: Incoming, answer: Welcome) -> None:
         """Only into the inbox of who said hello: the subject for the answer is of the sender's choosing."""
         if message.reply.startswith(f"_INBOX.{message.subject.rpartition('.')[2]}."):
+            await self._context.settled()
             with suppress(TransportError):
                 await message.respond(answer.encoded())
 

@@ -118,6 +118,7 @@ class Uploads:
             return
         self.delivered, self.busy = self.delivered + 1, True
         try:
+            await self._context.settled()
             await self._handle(message, self._stream)
         except TROUBLES as error:
             say(logging.WARNING, "the broker did not hear an acknowledgement", reason=words_of(error))
@@ -140,6 +141,7 @@ class Uploads:
             await self._on_result(name, message, stream)
 
     async def _ack(self, message: Incoming, stream: int) -> None:
+        await self._context.settled()
         if stream == self._stream:
             await message.ack()
 

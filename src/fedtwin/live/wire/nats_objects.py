@@ -7,12 +7,15 @@ delivered to somebody else.
 import base64
 import hashlib
 import json
+from contextlib import suppress
 from typing import Any
 
+from nats.aio.client import Client
 from nats.js import JetStreamContext
 from nats.js.api import DiscardPolicy, ObjectMeta, ObjectMetaOptions, StreamConfig
 from nats.js.errors import APIError, NotFoundError, ServiceUnavailableError
 
+from fedtwin.live.wire.nats_tapes import ask
 from fedtwin.live.wire.ports import ObjectError
 
 CHUNK_BYTES, LEAST_CHUNK_BYTES = 512 * 1024, 64 * 1024
@@ -47,6 +50,22 @@ async def put_object(js: JetStreamContext, bucket: str, name: str, data: bytes) 
 async def delete_object(js: JetStreamContext, bucket: str, name: str) -> None:
     store = await js.object_store(bucket)
     await store.delete(name)
+
+
+async def object_names(client: Client, bucket: str, answer_s: float) -> list[str]:
+    subjects = f"$O.{bucket}.M."
+    said = await ask(client, f"STREAM.INFO.OBJ_{bucket}", {"subjects_filter": f"{subjects}>"}, answer_s)
+    coded = [subject.removeprefix(subjects) for subject in said["state"].get("subjects") or {}]
+    return sorted(base64.urlsafe_b64decode(name).decode() for name in coded)
+
+
+async def erase_object(js: JetStreamContext, bucket: str, name: str) -> None:
+    """Its name first: what has a name is whole."""
+    stream, subject = f"OBJ_{bucket}", f"$O.{bucket}.M.{base64.urlsafe_b64encode(name.encode()).decode()}"
+    with suppress(NotFoundError):
+        found = await js.get_msg(stream, subject=subject)
+        for one in (subject, f"$O.{bucket}.C.{json.loads(found.data or b'{}')['nuid']}"):
+            await js.purge_stream(stream, subject=one)
 
 
 async def get_object(js: JetStreamContext, bucket: str, name: str, most_bytes: int) -> bytes:

@@ -15,15 +15,18 @@ from nats.js import JetStreamContext
 from nats.js.api import AckPolicy, ConsumerConfig, DiscardPolicy, KeyValueConfig, RetentionPolicy, StreamConfig
 from nats.js.kv import KeyValue
 
-from fedtwin.live.wire import nats_connection, nats_objects
+from fedtwin.live.wire import nats_connection, nats_objects, nats_tapes
 from fedtwin.live.wire.client import connect_anew
 from fedtwin.live.wire.ports import (
     ANSWER_S,
+    Entry,
     Handler,
     MissingError,
     NoAnswerError,
     NobodyThereError,
+    OvertakenError,
     Queue,
+    Roll,
     Shelf,
     TooManyWaitError,
     TransportError,
@@ -34,6 +37,7 @@ MOST_UNACKNOWLEDGED = 10_000
 MESSAGE_ID = "Nats-Msg-Id"
 NAMES = "$JS.API.STREAM.NAMES"
 TOO_MANY_WAIT = 10077  # the broker's number for a subject that has all the messages it may have
+WRONG_LAST = (10071, 10164)  # and for a last message that is another one than was expected
 WATCHED = ("subjects", "discard", "discard_new_per_subject", "max_msgs_per_subject", "max_msg_size", "duplicate_window")
 DUPLICATES_S = 2.0  # a message is repeated sooner, or its token tells; the broker keeps every id in memory for so long
 MOST_UNREAD = 20_000
@@ -64,6 +68,8 @@ def _raise_ours(error: Exception) -> NoReturn:
         raise MissingError(words) from error
     if isinstance(error, nats.js.errors.APIError) and error.err_code == TOO_MANY_WAIT:
         raise TooManyWaitError(words) from error
+    if isinstance(error, nats.js.errors.APIError) and error.err_code in WRONG_LAST:
+        raise OvertakenError(words) from error
     raise TransportError(words) from error
 
 
@@ -233,6 +239,36 @@ class NatsTransport:
             found = await self._js().consumer_info(queue, CONSUMER)
         return (found.num_pending or 0) + (found.num_ack_pending or 0)
 
+    # Tapes
+
+    async def make_tape(self, tape: Roll, *, answer_s: float = ANSWER_S) -> None:
+        with OURS:
+            await nats_tapes.make(self.client, tape, answer_s)
+
+    async def append(
+        self,
+        tape: Roll,
+        data: bytes,
+        *,
+        after: int,
+        headers: Mapping[str, str] | None = None,
+        answer_s: float = ANSWER_S,
+    ) -> int:
+        with OURS:
+            return await nats_tapes.append(self.client, tape, data, after, headers or NO_HEADERS, answer_s)
+
+    async def last_of(self, tape: Roll, *, answer_s: float = ANSWER_S) -> Entry:
+        with OURS:
+            return await nats_tapes.last(self.client, tape, answer_s)
+
+    async def entries(self, tape: Roll, after: int, most: int, *, answer_s: float = ANSWER_S) -> list[Entry]:
+        with OURS:
+            return await nats_tapes.entries(self.client, tape, after, most, answer_s)
+
+    async def delete_tape(self, tape: Roll, *, answer_s: float = ANSWER_S) -> None:
+        with OURS:
+            await nats_tapes.delete(self.client, tape, answer_s)
+
     # Buckets of objects, and tables
 
     async def shelves(self, answer_s: float = ANSWER_S) -> set[Shelf]:
@@ -263,6 +299,14 @@ class NatsTransport:
     async def delete_object(self, bucket: str, name: str) -> None:
         with OURS:
             await nats_objects.delete_object(self._js(), bucket, name)
+
+    async def object_names(self, bucket: str) -> list[str]:
+        with OURS:
+            return await nats_objects.object_names(self.client, bucket, ANSWER_S)
+
+    async def erase_object(self, bucket: str, name: str) -> None:
+        with OURS:
+            await nats_objects.erase_object(self._js(), bucket, name)
 
     async def make_table(self, table: str, history: int, replicas: int = 1) -> None:
         with OURS:

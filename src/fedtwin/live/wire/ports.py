@@ -35,7 +35,11 @@ class TooManyWaitError(TransportError):
 
 
 class MissingError(TransportError):
-    """The broker has no queue, consumer or bucket of that name."""
+    """The broker has no queue, consumer, tape or bucket of that name."""
+
+
+class OvertakenError(TransportError):
+    """Somebody else has written to the tape meanwhile; nothing was added."""
 
 
 class ObjectError(Exception):
@@ -106,8 +110,29 @@ class Queue:
     replicas: int = 1
 
 
+@dataclass(frozen=True)
+class Roll:
+    """A tape at the broker: messages numbered from 1, to which only who knows the number of the last one can add the next.
+
+    With ``newest_only`` the broker keeps no other message than the last.
+    """
+
+    name: str
+    subject: str
+    newest_only: bool = False
+    replicas: int = 1
+
+
+class Entry(NamedTuple):
+    """One message of a tape."""
+
+    number: int
+    data: bytes
+    headers: Mapping[str, str]
+
+
 class Shelf(NamedTuple):
-    """A place at the broker where something is kept, by its kind and name."""
+    """A place at the broker where something is kept, by its kind and name. A tape counts as a queue."""
 
     kind: Literal["queue", "table", "bucket"]
     name: str
@@ -226,6 +251,36 @@ class Transport(Protocol):
         """How many messages were not delivered, or not acknowledged yet."""
         ...
 
+    # Tapes. Wherever one is named, ``MissingError`` where there is none of that name.
+
+    async def make_tape(self, tape: Roll, *, answer_s: float = ANSWER_S) -> None:
+        """One that is there stays."""
+        ...
+
+    async def append(
+        self,
+        tape: Roll,
+        data: bytes,
+        *,
+        after: int,
+        headers: Mapping[str, str] | None = None,
+        answer_s: float = ANSWER_S,
+    ) -> int:
+        """The number of the message, which is on the broker's disk; ``OvertakenError`` where ``after`` was not the last."""
+        ...
+
+    async def last_of(self, tape: Roll, *, answer_s: float = ANSWER_S) -> Entry:
+        """Empty where the tape is, or where the last message was removed; its number counts all the same."""
+        ...
+
+    async def entries(self, tape: Roll, after: int, most: int, *, answer_s: float = ANSWER_S) -> list[Entry]:
+        """What follows a number, in order, ``most`` at most; empty where nothing does."""
+        ...
+
+    async def delete_tape(self, tape: Roll, *, answer_s: float = ANSWER_S) -> None:
+        """All of it; nothing where there is none."""
+        ...
+
     # Buckets of objects, and tables
 
     async def shelves(self, answer_s: float = ANSWER_S) -> set[Shelf]:
@@ -233,7 +288,7 @@ class Transport(Protocol):
         ...
 
     async def make_bucket(self, bucket: str, most_bytes: int, replicas: int = 1) -> None:
-        """One that is there stays. When it is full the oldest object goes."""
+        """One that is there stays. When it is full the oldest object goes; with -1 it is never full."""
         ...
 
     async def put_object(self, bucket: str, name: str, data: bytes, *, answer_s: float = ANSWER_S) -> None:
@@ -245,6 +300,14 @@ class Transport(Protocol):
         ...
 
     async def delete_object(self, bucket: str, name: str) -> None: ...
+
+    async def object_names(self, bucket: str) -> list[str]:
+        """Of a bucket whose objects are only ever erased, in order; ``MissingError`` where there is no such bucket."""
+        ...
+
+    async def erase_object(self, bucket: str, name: str) -> None:
+        """Nothing of it stays, not even a mark; nothing where there is none."""
+        ...
 
     async def make_table(self, table: str, history: int, replicas: int = 1) -> None:
         """One that is there stays. It keeps the last ``history`` values of a key."""

@@ -41,8 +41,13 @@ class Subjects:
         self.call = f"{root}.call"
         self.evaluate = f"{root}.evaluate"
         self.pulse = f"{root}.pulse"
+        self.lease = f"{root}.lease"
+        self.ledger = f"{root}.ledger"
         self._root = root
         self.stream = f"fedtwin-{run}-uploads"
+        self.lease_tape = f"fedtwin-{run}-lease"
+        self.ledger_tape = f"fedtwin-{run}-ledger"
+        self.files_bucket = f"fedtwin-{run}-files"
         self.twin_bucket = f"fedtwin-{run}-twin"
         self.models_bucket = f"fedtwin-{run}-models"
 

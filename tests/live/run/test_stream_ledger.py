@@ -1,0 +1,131 @@
+"""The ledger at the broker: what it does not have has not happened, however it came to be missing there."""
+
+import asyncio
+from pathlib import Path
+
+import pytest
+
+from fedtwin.errors import FedtwinError, ServedElsewhereError, TakenOverError
+from fedtwin.live.broker.process import Broker
+from fedtwin.live.run import events
+from fedtwin.live.run.following import Follower, attached, files_there
+from fedtwin.live.run.live_run import LiveRun
+from fedtwin.live.run.opening import resume
+from fedtwin.live.wire.box import Box
+from fedtwin.live.wire.nats_transport import NatsTransport
+from fedtwin.live.wire.tape import Tape
+from tests.live.plant import ledger_of
+from tests.live.run.test_live_run import begun, deliver, dispatch, weights
+from tests.live.server.test_uploads import played
+
+
+def at_the_broker(transport: NatsTransport) -> tuple[Tape, Box]:
+    return Tape(transport, "fedtwin-main-ledger", "fedtwin.main.ledger"), Box(transport, "fedtwin-main-files")
+
+
+async def written_there(live: LiveRun, transport: NatsTransport, *, new: bool = True) -> "asyncio.Task[None]":
+    stream = await attached(live.folder, *at_the_broker(transport), new=new)
+    live.write_to(stream)
+    return asyncio.create_task(stream.write_for_ever())
+
+
+async def followed(folder: Path, transport: NatsTransport) -> None:
+    follower = Follower(folder, *at_the_broker(transport))
+    await follower.catch_up()
+    await follower.fetch_files()
+
+
+@pytest.mark.parametrize("aggregation", ["fedasync", "fedbuff"])
+def test_another_folder_follows_and_is_the_same_run_and_the_first_fails_its_next_append(
+    tmp_path: Path, aggregation: str
+) -> None:
+    async def scene(transport: NatsTransport, broker: Broker) -> None:  # noqa: ARG001
+        first, second = tmp_path / "run", tmp_path / "second"
+        live = begun(first, **{"learning.aggregation": aggregation, "learning.buffer_size": 2})
+        writing = await written_there(live, transport)
+        sent = [dispatch(live) for _ in range(3)]
+        assert deliver(live, sent[0], weights(1.0, 3)) is None
+        await live.settled()
+        await followed(second, transport)
+        assert ledger_of(second) == ledger_of(first)
+        other = resume(second)
+        assert other.model.encoded == live.model.encoded
+        others = await written_there(other, transport, new=False)
+        assert deliver(other, sent[1], weights(2.0, 4)) is None
+        await other.settled()
+
+        before = ledger_of(first)
+        assert deliver(live, sent[1], weights(-9.0, 9)) is None  # the first does not know yet: nobody was told either
+        with pytest.raises(TakenOverError, match="was written by another edge server"):
+            await live.settled()
+        with pytest.raises(TakenOverError):
+            await writing
+        with pytest.raises(TakenOverError):
+            dispatch(live)
+        assert ledger_of(first) == before
+        live.close()
+
+        assert deliver(other, sent[2], weights(3.0, 5)) is None
+        await other.settled()
+        others.cancel()
+        other.close()
+        assert len([name for name in await Box(transport, "fedtwin-main-files").names() if "model-000000000002" in name]) == 2
+        await followed(first, transport)
+        again = resume(first)
+        assert again.model.encoded == other.model.encoded and ledger_of(first)[:-1] == ledger_of(second)
+        again.close()
+
+    played(tmp_path, scene)
+
+
+def test_an_answer_that_is_lost_is_not_written_twice_and_a_store_that_is_lost_is_filled_from_the_folder(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def scene(transport: NatsTransport, broker: Broker) -> None:  # noqa: ARG001
+        live, (tape, box) = begun(tmp_path / "run"), at_the_broker(transport)
+        usual, lost = Tape.append, [True, False, True]
+
+        async def append(self: Tape, data: bytes, **more: object) -> int:
+            number = await usual(self, data, **more)  # type: ignore[arg-type]
+            if lost and lost.pop():
+                raise TimeoutError
+            return number
+
+        usual_put, unheard = Box.put, [True]
+
+        async def put(self: Box, name: str, data: bytes) -> None:
+            if unheard:
+                unheard.pop()
+                raise TimeoutError
+            await usual_put(self, name, data)
+
+        monkeypatch.setattr(Tape, "append", append)
+        monkeypatch.setattr(Box, "put", put)
+        writing = await written_there(live, transport)
+        assert deliver(live, dispatch(live), weights(1.0)) is None
+        await live.settled()
+        assert not lost and (await tape.last()).number == len(ledger_of(live.folder)) and len(await tape.read(0, 100)) > 7
+        assert len(await box.names()) == 3 and not unheard
+        with pytest.raises(ServedElsewhereError, match=r"not finished: .*--standby, or .*--run NAME"):
+            await attached(live.folder, tape, box, new=True)
+
+        await tape.remove()
+        await transport.client.jetstream().delete_object_store("fedtwin-main-files")
+        live.commit(events.Stopped(at_s=live.now_s(), finished=True))
+        with pytest.raises(FedtwinError, match="is gone from the broker: go on with --resume"):
+            await writing
+        live.close()
+        live = resume(tmp_path / "run")
+        writing = await written_there(live, transport, new=False)
+        live.commit(events.Stopped(at_s=live.now_s(), finished=True))
+        await live.settled()
+        assert (await tape.last()).number == len(ledger_of(live.folder))
+        assert set(await files_there(tape, box)) == {"config.toml", *(path.name for path in live.folder.glob("models/*"))}
+        writing.cancel()
+        live.close()
+        following = begun(tmp_path / "next")
+        await attached(following.folder, tape, box, new=True)
+        following.close()
+        assert (await tape.last()).number == 0 and await box.names() == []
+
+    played(tmp_path, scene)

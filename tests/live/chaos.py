@@ -232,7 +232,7 @@ def rounds_in_vain(log: Ledger) -> int:
     round_of_task = {event["token"]: event["round"] for event in log if event["kind"] == "dispatched"}
     given_up = {event["token"] for event in log if event["kind"] == "given-up" and not event.get("dropped", False)}
     applied = {event["token"] for event in log if event["kind"] == "applied"}
-    lost = sum(round_of_task[token] > 0 for token in given_up - applied)
+    lost = sum(bool(round_of_task[token] > 0) for token in given_up - applied)
     asked_in: dict[int, int] = {}
     declined: set[int] = set()
     unanswered = 0

@@ -155,6 +155,7 @@ def check(folder: Path, mix: Mix = fedasync_by_hand) -> dict[str, int]:
     summary = json.loads((folder / "run" / "summary.json").read_text(encoding="utf-8"))
     assert summary["uploads_applied"] == found["applied"] == summary["model_version"]
     assert summary["rounds"] == found.pop("counted")
+    assert summary["rounds_given_up"] == found["in_vain"], "a round that came to nothing was counted wrongly"
     return found
 
 
@@ -222,7 +223,27 @@ def check_log(log: Ledger, model: Path, uploaded: set[str], mix: Mix = fedasync_
         "refused": sum(event["kind"] == "refused" for event in log),
         "resumed": sum(event["kind"] == "resumed" for event in log),
         "uploaded": len(uploaded),
+        "in_vain": rounds_in_vain(log),
     }
+
+
+def rounds_in_vain(log: Ledger) -> int:
+    """Rounds that do not count: their task was given up, and its upload never came; or nobody who was asked gave an answer."""
+    round_of_task = {event["token"]: event["round"] for event in log if event["kind"] == "dispatched"}
+    given_up = {event["token"] for event in log if event["kind"] == "given-up" and not event.get("dropped", False)}
+    applied = {event["token"] for event in log if event["kind"] == "applied"}
+    lost = sum(bool(round_of_task[token] > 0) for token in given_up - applied)
+    asked_in: dict[int, int] = {}
+    declined: set[int] = set()
+    unanswered = 0
+    for event in log:
+        if event["kind"] == "asked":
+            asked_in[event["device"]] = event["round"]
+        elif event["kind"] == "declined" and not event.get("offline", False):
+            declined.add(asked_in[event["device"]])
+        elif event["kind"] == "passed" and event["round"] > 0:
+            unanswered += event["round"] not in declined
+    return lost + unanswered
 
 
 def uploaded_in(folder: Path) -> set[str]:

@@ -62,6 +62,7 @@ def check_rounds(folder: Path, channels: int) -> dict[str, int]:
         "applied": applied,
         "rounds": closed,
         "dropped": sum(event["kind"] == "given-up" and event.get("dropped", False) for event in log),
+        "given_up": sum(event["kind"] == "given-up" and not event.get("dropped", False) for event in log),
         "resumed": sum(event["kind"] == "resumed" for event in log),
         "killed in a round": _resumed_in_a_round(log),
     }

@@ -32,15 +32,6 @@ def let_back(live: LiveRun, name: str) -> bool:
     return True
 
 
-def next_ask(live: LiveRun) -> events.Event | None:
-    """In a round that is open."""
-    asked = live.core.next_ask(live.now_s())
-    if isinstance(asked, events.Opened) and not live.core.sync:
-        live.commit(asked)
-        asked = live.core.next_ask(live.now_s())
-    return asked
-
-
 def replayed(live: LiveRun) -> Core:
     core = Core(live.config)
     for event in read_events(live.folder / "ledger.jsonl"):
@@ -102,7 +93,7 @@ def test_a_fleet_that_never_delivers_comes_to_an_end(tmp_path: Path, mode: str) 
     for _ in range(100):
         if live.core.done:
             break
-        asked = next_ask(live)
+        asked = next_question(live)
         if isinstance(asked, events.Opened | events.Filled):
             live.commit(asked)
             live.close_round()

@@ -111,6 +111,8 @@ def _check(fleet: Fleet, schedule: Schedule) -> dict[str, int]:
     run = fleet.edge.life.run
     assert run is not None
     counts = check_log(log, model_path(fleet.folder / "models", run.core.version), _uploaded(fleet, schedule))
+    if run.core.progress.given_up != counts["in_vain"]:
+        raise BrokenPromiseError(f"{counts['in_vain']} rounds came to nothing, {run.core.progress.given_up} are counted so")
     replayed = State(fleet.config)
     for event in read_events(fleet.folder / LEDGER_NAME):
         replayed.apply(event)

@@ -17,21 +17,21 @@ class Progress:
 
     given_up: int = 0
     barren: int = 0
-    answered_in: list[int] = field(default_factory=list)
+    declined: list[int] = field(default_factory=list)
 
     def answered(self, round_: int) -> None:
-        """Somebody who was asked in the round."""
-        if round_ not in self.answered_in:
-            self.answered_in.append(round_)
+        """Somebody declined the round."""
+        if round_ not in self.declined:
+            self.declined.append(round_)
 
     def taken(self, round_: int) -> None:
         """Its task says what becomes of it."""
-        if round_ in self.answered_in:
-            self.answered_in.remove(round_)
+        if round_ in self.declined:
+            self.declined.remove(round_)
 
     def passed(self, round_: int) -> None:
         """Nobody took the round."""
-        if round_ > 0 and round_ not in self.answered_in:
+        if round_ > 0 and round_ not in self.declined:
             self.came_to_nothing()
         self.taken(round_)
 

@@ -131,8 +131,6 @@ class State(Facts):
         elif asked is not None and asked.round > 0:  # the first dispatches teach nothing, as in a simulation
             self.progress.answered(asked.round)
             self.coordinator.decline(event.device, event.gain, event.cpu_hz, event.at_s, round_=asked.round)
-        if asked is not None and not event.offline:
-            self.progress.answered(asked.round)
 
     def _dispatched(self, event: events.Dispatched) -> None:
         self.asking.answered(event.device)
@@ -181,8 +179,6 @@ class State(Facts):
         if not event.dropped:
             self._came_to_nothing(event, sent)
         self.asking.waiting = False
-        if not event.dropped:
-            self._came_to_nothing(event, sent)
         time_s, energy_j = event.at_s - sent.at_s, sent.compute_j + sent.upload_j
         if self.sync:  # charged when the round is closed
             self.open_round.end(event)

@@ -58,9 +58,15 @@ class Dispatcher:
             say(logging.DEBUG, "passed", round=asked.round)
         if isinstance(asked, events.Asked):
             question = asyncio.create_task(self._ask(asked))
-            question.add_done_callback(lambda _: self._context.wake.set())
+            question.add_done_callback(self._ended)
             self._questions.add(question)
         return True
+
+    def _ended(self, question: asyncio.Task[None]) -> None:
+        """What went wrong is looked at by whoever wakes up; or by nobody, where all ends at this moment."""
+        self._context.wake.set()
+        if not question.cancelled():
+            question.exception()
 
     async def _tell_the_dropped(self) -> None:
         """They stop, and are free for the next round; whoever does not hear it finishes in vain."""

@@ -11,12 +11,15 @@ from fedtwin.live.run import events
 from fedtwin.live.run.following import Follower, attached, files_there
 from fedtwin.live.run.live_run import LiveRun
 from fedtwin.live.run.opening import resume
+from fedtwin.live.server.context import EdgeContext
+from fedtwin.live.server.uploads import Uploads
 from fedtwin.live.wire.box import Box
 from fedtwin.live.wire.nats_transport import NatsTransport
 from fedtwin.live.wire.ports import Transport
+from fedtwin.live.wire.protocol import TOKEN_HEADER
 from fedtwin.live.wire.tape import Tape
 from tests.live.plant import ledger_of
-from tests.live.run.test_live_run import begun, deliver, dispatch, weights
+from tests.live.run.test_live_run import CODEC, begun, deliver, dispatch, done_of, weights
 from tests.live.server.test_uploads import played
 from tests.live.wire.benches import MemoryBench
 
@@ -199,6 +202,45 @@ def test_a_tape_that_is_empty_costs_the_folder_nothing(tmp_path: Path) -> None:
         again = resume(tmp_path / "run")
         assert again.model.encoded == live.model.encoded
         again.close()
+        await transport.close()
+
+    bench = MemoryBench()
+    bench.play(scene)
+
+
+def test_a_first_that_wakes_up_after_a_takeover_mixes_in_and_acknowledges_nothing(tmp_path: Path) -> None:
+    """It believes its lease for a moment, as after SIGSTOP and SIGCONT: its first append fails, and nothing goes outside."""
+
+    async def scene() -> None:
+        transport = await bench.connect("edge")
+        live = begun(tmp_path / "run")
+        writing = await written_there(live, transport)
+        sent = dispatch(live)
+        context, name = EdgeContext(live, transport), live.core.names[sent.device]
+        uploads = Uploads(context)
+        await uploads.open()
+        await live.settled()
+        await followed(tmp_path / "second", transport)
+        other = resume(tmp_path / "second")
+        others = await written_there(other, transport, new=False)
+        await other.settled()
+
+        body = CODEC.encode(weights(1.0))
+        await transport.store(context.subjects.upload(name), body, headers={TOKEN_HEADER: sent.token})
+        await transport.store(context.subjects.result(name), done_of(sent).encoded())
+        with pytest.raises(TakenOverError):
+            await writing
+        await asyncio.sleep(10.0)
+        assert isinstance(uploads.trouble, TakenOverError)
+        assert await transport.waiting(context.subjects.stream) == 2, "the other one gets them"
+        assert not [event for event in ledger_of(live.folder) if event["kind"] == "applied"]
+        live.close()
+        theirs = Uploads(EdgeContext(other, transport))
+        await theirs.open()
+        await asyncio.sleep(1.0)
+        assert other.core.applied == 1 and await transport.waiting(context.subjects.stream) == 0
+        others.cancel()
+        other.close()
         await transport.close()
 
     bench = MemoryBench()

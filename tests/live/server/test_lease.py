@@ -5,6 +5,7 @@ import random
 import shutil
 from collections.abc import Callable, Coroutine
 from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -12,12 +13,12 @@ import pytest
 
 from fedtwin.errors import ServedElsewhereError, TakenOverError
 from fedtwin.live.server.lease import LEASE_S, LOOK_S, Lease, place_of
-from fedtwin.live.wire.ports import Ports
+from fedtwin.live.wire.real import REAL
 from fedtwin.live.wire.troubles import TROUBLES
 from tests.live.simulated.broker import MemoryBroker
 from tests.live.simulated.loop import run_virtually
 from tests.live.simulated.transport import connector
-from tests.live.simulated.world import LoopClock, SeededChance, in_a_thread
+from tests.live.simulated.world import LoopClock, SeededChance
 
 LeaseOf = Callable[[str], Lease]
 
@@ -25,12 +26,10 @@ LeaseOf = Callable[[str], Lease]
 def played(folder: Path, scene: Callable[[LeaseOf, MemoryBroker], Coroutine[Any, Any, None]]) -> None:
     """Two edge servers by the names of their folders, each with a connection of its own."""
     broker, chance = MemoryBroker(random.Random(1), LoopClock()), SeededChance(random.Random(2))
-    ports = Ports(connector(broker, chance), LoopClock(), chance, in_a_thread)
+    connect, ports = connector(broker, chance), replace(REAL, clock=LoopClock(), chance=chance)
 
     async def main() -> None:
-        made = {
-            name: await ports.connect(["memory"], name=name, credentials=None, insecure=False) for name in ("first", "second")
-        }
+        made = {name: await connect(["memory"], name=name, credentials=None, insecure=False) for name in ("first", "second")}
 
         def lease_of(name: str) -> Lease:
             (folder / name).mkdir(exist_ok=True)

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fedtwin.config import Config, build_config, config_hash, load_config, parse_assignment, replace_settings, to_toml
+from fedtwin.config import Config, build_config, config_hash, load_config, parse_assignment, replace_settings, save, to_toml
 from fedtwin.errors import FedtwinError
 
 CHANGES = st.fixed_dictionaries(
@@ -45,6 +45,14 @@ def test_toml_out_and_in_is_the_same_configuration(tmp_path_factory: pytest.Temp
 def test_the_hash_names_the_settings(changes: dict[str, Any]) -> None:
     config = build_config({}, changes)
     assert (config_hash(config) == config_hash(Config())) == (config == Config())
+
+
+def test_a_live_run_from_before_its_ledger_could_be_a_stream_keeps_its_hash(monkeypatch: pytest.MonkeyPatch) -> None:
+    in_a_file, at_the_broker = (load_config(overrides={"live.ledger": kind}) for kind in ("file", "stream"))
+    now, other = config_hash(in_a_file), config_hash(at_the_broker)
+    usual = save.settings
+    monkeypatch.setattr(save, "settings", lambda config: {k: v for k, v in usual(config).items() if k != "live.ledger"})
+    assert config_hash(in_a_file) == now != other
 
 
 def test_later_settings_win(tmp_path: Path) -> None:

@@ -11,25 +11,30 @@ from fedtwin.live.run import events
 from fedtwin.live.run.following import Follower, attached, files_there
 from fedtwin.live.run.live_run import LiveRun
 from fedtwin.live.run.opening import resume
+from fedtwin.live.server.context import EdgeContext
+from fedtwin.live.server.uploads import Uploads
 from fedtwin.live.wire.box import Box
 from fedtwin.live.wire.nats_transport import NatsTransport
+from fedtwin.live.wire.ports import Transport
+from fedtwin.live.wire.protocol import TOKEN_HEADER
 from fedtwin.live.wire.tape import Tape
 from tests.live.plant import ledger_of
-from tests.live.run.test_live_run import begun, deliver, dispatch, weights
+from tests.live.run.test_live_run import CODEC, begun, deliver, dispatch, done_of, weights
 from tests.live.server.test_uploads import played
+from tests.live.wire.benches import MemoryBench
 
 
-def at_the_broker(transport: NatsTransport) -> tuple[Tape, Box]:
+def at_the_broker(transport: Transport) -> tuple[Tape, Box]:
     return Tape(transport, "fedtwin-main-ledger", "fedtwin.main.ledger"), Box(transport, "fedtwin-main-files")
 
 
-async def written_there(live: LiveRun, transport: NatsTransport, *, new: bool = True) -> "asyncio.Task[None]":
+async def written_there(live: LiveRun, transport: Transport, *, new: bool = True) -> "asyncio.Task[None]":
     stream = await attached(live.folder, *at_the_broker(transport), new=new)
     live.write_to(stream)
     return asyncio.create_task(stream.write_for_ever())
 
 
-async def followed(folder: Path, transport: NatsTransport) -> None:
+async def followed(folder: Path, transport: Transport) -> None:
     follower = Follower(folder, *at_the_broker(transport))
     await follower.catch_up()
     await follower.fetch_files()
@@ -129,3 +134,114 @@ def test_an_answer_that_is_lost_is_not_written_twice_and_a_store_that_is_lost_is
         assert (await tape.last()).number == 0 and await box.names() == []
 
     played(tmp_path, scene)
+
+
+def test_a_follower_has_the_same_lines_in_segments_and_takes_over_from_the_snapshot(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for module in ("trail", "following"):
+        monkeypatch.setattr(f"fedtwin.live.run.{module}.SEGMENT_LINES", 10)
+
+    async def scene() -> None:
+        transport = await bench.connect("edge")
+        first, second = tmp_path / "run", tmp_path / "second"
+        live = begun(first)
+        writing = await written_there(live, transport)
+        for number in range(13):
+            assert deliver(live, dispatch(live), weights(float(number))) is None
+            await live.settled()
+            if number == 5:
+                await followed(second, transport)
+        await followed(second, transport)
+        assert lines_of(second) == lines_of(first) and len(lines_of(first)) > 3
+        assert {path.name for path in second.glob("snapshot-*")} == {path.name for path in first.glob("snapshot-*")}
+        old = sorted(second.glob("ledger*.jsonl"))[:-2]
+        for path in old:  # moved away: nobody needs them
+            path.unlink()
+        other = resume(second)
+        assert other.core.state.snapshot() != live.core.state.snapshot(), "it has a line more: resumed"
+        assert other.model.encoded == live.model.encoded and other.core.applied == live.core.applied == 13
+        others = await written_there(other, transport, new=False)
+        assert deliver(other, dispatch(other), weights(9.0)) is None
+        await other.settled()
+        with pytest.raises(TakenOverError):
+            for _ in range(30):  # over the end of a segment, with a snapshot that never happened
+                live.refuse("a", "result", f"size: {_}")
+            await live.settled()
+        with pytest.raises(TakenOverError):
+            await writing
+        live.close()
+        others.cancel()
+        other.close()
+        await followed(first, transport)
+        assert b"".join(lines_of(first).values()).endswith(b"".join(lines_of(second).values()))
+        again = resume(first)
+        assert again.model.encoded == other.model.encoded
+        again.close()
+        await transport.close()
+
+    bench = MemoryBench()
+    bench.play(scene)
+
+
+def lines_of(folder: Path) -> dict[str, bytes]:
+    return {path.name: path.read_bytes() for path in sorted(folder.glob("ledger*.jsonl"))}
+
+
+def test_a_tape_that_is_empty_costs_the_folder_nothing(tmp_path: Path) -> None:
+    """The edge server was killed when it had made tape and box, and had written nothing there."""
+
+    async def scene() -> None:
+        transport = await bench.connect("edge")
+        live = begun(tmp_path / "run")
+        assert deliver(live, dispatch(live), weights(1.0)) is None
+        live.close()
+        for shelf in at_the_broker(transport):
+            await shelf.make()
+        await followed(tmp_path / "run", transport)
+        again = resume(tmp_path / "run")
+        assert again.model.encoded == live.model.encoded
+        again.close()
+        await transport.close()
+
+    bench = MemoryBench()
+    bench.play(scene)
+
+
+def test_a_first_that_wakes_up_after_a_takeover_mixes_in_and_acknowledges_nothing(tmp_path: Path) -> None:
+    """It believes its lease for a moment, as after SIGSTOP and SIGCONT: its first append fails, and nothing goes outside."""
+
+    async def scene() -> None:
+        transport = await bench.connect("edge")
+        live = begun(tmp_path / "run")
+        writing = await written_there(live, transport)
+        sent = dispatch(live)
+        context, name = EdgeContext(live, transport), live.core.names[sent.device]
+        uploads = Uploads(context)
+        await uploads.open()
+        await live.settled()
+        await followed(tmp_path / "second", transport)
+        other = resume(tmp_path / "second")
+        others = await written_there(other, transport, new=False)
+        await other.settled()
+
+        body = CODEC.encode(weights(1.0))
+        await transport.store(context.subjects.upload(name), body, headers={TOKEN_HEADER: sent.token})
+        await transport.store(context.subjects.result(name), done_of(sent).encoded())
+        with pytest.raises(TakenOverError):
+            await writing
+        await asyncio.sleep(10.0)
+        assert isinstance(uploads.trouble, TakenOverError)
+        assert await transport.waiting(context.subjects.stream) == 2, "the other one gets them"
+        assert not [event for event in ledger_of(live.folder) if event["kind"] == "applied"]
+        live.close()
+        theirs = Uploads(EdgeContext(other, transport))
+        await theirs.open()
+        await asyncio.sleep(1.0)
+        assert other.core.applied == 1 and await transport.waiting(context.subjects.stream) == 0
+        others.cancel()
+        other.close()
+        await transport.close()
+
+    bench = MemoryBench()
+    bench.play(scene)

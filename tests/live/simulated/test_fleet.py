@@ -5,6 +5,7 @@ from pathlib import Path
 import pytest
 
 from fedtwin.live.run import events
+from fedtwin.live.server.lease import LEASE_S
 from tests.live.simulated.faults import Fault, Schedule
 from tests.live.simulated.fleet import Fleet, listening
 from tests.live.simulated.loop import run_virtually
@@ -56,3 +57,11 @@ def test_a_broker_of_ours_that_stores_nothing_while_the_edge_server_opens_is_sta
     outcome = play(1, Schedule(faults, devices=2))
     assert outcome.trouble is None
     assert any(said.message == "the broker did not store and was started again" for said in outcome.said)
+
+
+def test_an_edge_server_that_crashed_holds_its_lease_and_is_back_at_once() -> None:
+    """Nobody else may have the name for a while; its own folder may."""
+    outcome = play(1, Schedule((Fault(1.5, "crash", "edge", 0.5, 0.0),), devices=2))
+    served = [said.at_s for said in outcome.said if said.message == "serving"]
+    assert outcome.trouble is None and len(served) == 2
+    assert served[1] < 1.5 + 0.5 + 0.5 < 1.5 + LEASE_S

@@ -70,12 +70,14 @@ class Follower:
         self.lines, self._digits, self.finished = number, digits, _is_the_end(event)
 
     async def fetch_files(self) -> None:
-        """The folder has the files of the box, and no other models; what it has, where the broker has lost the box."""
+        """The folder has the files of the box, no other models or snapshots; what it has, where the broker lost tape or box."""
+        if not self.lines:
+            return
         try:
             there = await files_there(self._tape, self._box)
         except MissingError:
             return
-        for path in (self._folder / MODELS).glob("*.safetensors"):
+        for path in (*(self._folder / MODELS).glob("*.safetensors"), *snapshots_in(self._folder)):
             if path.name not in there:
                 path.unlink()
         for name, stored in there.items():

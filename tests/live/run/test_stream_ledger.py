@@ -155,7 +155,7 @@ def test_a_follower_has_the_same_lines_in_segments_and_takes_over_from_the_snaps
         await followed(second, transport)
         assert lines_of(second) == lines_of(first) and len(lines_of(first)) > 3
         assert {path.name for path in second.glob("snapshot-*")} == {path.name for path in first.glob("snapshot-*")}
-        old = sorted(second.glob("ledger*.jsonl"))[:-2]
+        old = sorted(second.glob("ledger*.jsonl"), key=lambda path: (len(path.name), path.name))[:-2]
         for path in old:  # moved away: nobody needs them
             path.unlink()
         other = resume(second)
@@ -174,7 +174,7 @@ def test_a_follower_has_the_same_lines_in_segments_and_takes_over_from_the_snaps
         others.cancel()
         other.close()
         await followed(first, transport)
-        assert b"".join(lines_of(first).values()).endswith(b"".join(lines_of(second).values()))
+        assert lines_of(second).items() <= lines_of(first).items() and len(lines_of(second)) == 2
         again = resume(first)
         assert again.model.encoded == other.model.encoded
         again.close()

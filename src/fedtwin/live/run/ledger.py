@@ -3,8 +3,10 @@
 import math
 import os
 from collections.abc import Iterator
+from contextlib import suppress
 from itertools import pairwise
 from pathlib import Path
+from typing import NamedTuple
 
 from pydantic import ValidationError
 
@@ -56,12 +58,17 @@ class Ledger:
             raise FedtwinError(f"The ledger {str(self._path)!r} cannot be written: {error.strerror}.") from None
 
     def begin_segment(self, path: Path) -> None:
-        """What is appended from now on goes there; with ``fsync`` the new file itself survives a loss of power."""
+        """What is appended from now on goes there; with ``fsync`` the new file itself survives a loss of power.
+
+        Where it cannot be made, an ``OSError``, all goes on in the segment before.
+        """
         try:
             self._disk.write_whole(path, b"", fsync=self._fsync)
             file = self._disk.append_to(path)
-        except OSError as error:
-            raise FedtwinError(f"The ledger {str(path)!r} cannot be written: {error.strerror}.") from None
+        except OSError:
+            with suppress(OSError):
+                self._disk.remove(path)
+            raise
         self.close()
         self._path, self._file = path, file
 
@@ -81,37 +88,74 @@ def segment_path(path: Path, first: int) -> Path:
 
 def first_lines(path: Path) -> list[int]:
     """Of all segments that are there, in order."""
-    names = sorted(path.parent.glob(f"{path.stem}-*{path.suffix}"))
-    later = [int(digits) for name in names if (digits := name.stem.removeprefix(f"{path.stem}-")).isdecimal()]
+    names = sorted(path.parent.glob(f"{path.stem}-{'[0-9]' * 12}{path.suffix}"))
+    later = [int(name.stem.removeprefix(f"{path.stem}-")) for name in names]
     return [1, *later] if path.exists() else later
 
 
+class Place(NamedTuple):
+    """Where a line begins."""
+
+    segment: Path
+    place: int
+
+
+def place_after(path: Path, line: int, digits: str) -> Place | None:
+    """Of the line after that one; None where the ledger has not so many lines, or that line has other digits.
+
+    Where all segments before were moved away, the one after them is enough.
+    """
+    following, before = Place(segment_path(path, line + 1), 0), [first for first in first_lines(path) if first <= line]
+    if not before:
+        return following if following.segment.exists() else None
+    segment = segment_path(path, before[-1])
+    lines = segment.read_bytes().splitlines(keepends=True)
+    last = before[-1] - 1 + len(lines)
+    if last < line or chain.unsealed(lines[line - before[-1]])[1] != digits:
+        return None
+    if following.segment.exists():
+        return following if last == line else None
+    return Place(segment, sum(map(len, lines[: line - before[-1] + 1])))
+
+
 class LedgerReader:
-    """Reads on from where it stopped, through all segments, while the last may still be written; or from after ``line`` lines,
-    the last of which has these ``digits``.
+    """Reads on from where it stopped, through all segments, while the last may still be written; or from ``place``, after
+    ``line`` lines, the last of which has these ``digits``.
 
     ``digits`` are None where lines are not chained: in a ledger from before they were.
     """
 
-    def __init__(self, path: Path, *, line: int = 0, digits: str | None = "") -> None:
+    def __init__(self, path: Path, *, line: int = 0, digits: str | None = "", place: Place | None = None) -> None:
         self._path = path
-        self.segment, self.place = segment_path(path, line + 1), 0
+        self.segment, self.place = place or Place(segment_path(path, line + 1), 0)
         self.line, self.digits = line, digits
 
     def read(self) -> Iterator[Event]:
         """Every event that was written whole. The last line may be torn, or not finished yet; any other is an error."""
         try:
-            if self.line == 0 or self.segment.exists():
-                yield from self._rest()
-            while (following := segment_path(self._path, self.line + 1)) != self.segment and following.exists():
-                self.segment, self.place = following, 0
-                yield from self._rest()
+            yield from self._to_the_end()
         except FileNotFoundError:
             self._require_no_gap()
             raise self._unreadable("No such file or directory") from None
         except OSError as error:
             raise self._unreadable(error.strerror) from None
-        self._require_no_gap()
+
+    def _to_the_end(self) -> Iterator[Event]:
+        """A segment may grow, and the next one begin, after its end was seen: a gap is one that is there at a second look."""
+        looked_again = False
+        while True:
+            before = self.line
+            if self.line == 0 or self.segment.exists():
+                yield from self._rest()
+            following = segment_path(self._path, self.line + 1)
+            if following != self.segment and following.exists():
+                self.segment, self.place, looked_again = following, 0, False
+            elif not self._later():
+                return
+            elif looked_again and self.line == before:
+                self._require_no_gap()
+            else:
+                looked_again = True
 
     def _rest(self) -> Iterator[Event]:
         with plain_file(self.segment).open("rb") as file:
@@ -123,9 +167,12 @@ class LedgerReader:
                 self.place += len(line)
                 yield event
 
+    def _later(self) -> list[int]:
+        """Segments that do not follow the lines read so far."""
+        return [first for first in first_lines(self._path) if first > self.line + 1]
+
     def _require_no_gap(self) -> None:
-        later = [first for first in first_lines(self._path) if first > self.line + 1]
-        if later:
+        if later := self._later():
             raise DamageError(
                 f"Lines {self.line + 1} to {min(later) - 1} of {str(self._path)!r} are not there: until their segments are put "
                 f"back, neither the twin nor the tables of this run can be drawn."

@@ -111,10 +111,9 @@ class LiveRun:
     def _write_segment(self, taken: Taken) -> None:
         try:
             write_snapshot(self.folder, taken, fsync=self.core.live.fsync, disk=self._disk)
+            self._ledger.begin_segment(segment_path(self.folder / LEDGER_NAME, taken.kept.lines + 1))
         except OSError as error:
             say(logging.WARNING, "no snapshot could be written, the segment goes on", reason=error.strerror)
-            return
-        self._ledger.begin_segment(segment_path(self.folder / LEDGER_NAME, taken.kept.lines + 1))
 
     def write_to(self, stream: StreamLedger) -> None:
         """From now on the ledger is at the broker, and the folder has a copy."""

@@ -9,7 +9,7 @@ from fedtwin.config import Config, config_hash, load_config
 from fedtwin.errors import FedtwinError
 from fedtwin.live.logs import say
 from fedtwin.live.run.events import Began, Event
-from fedtwin.live.run.ledger import LEDGER_NAME, DamageError, LedgerReader, first_lines
+from fedtwin.live.run.ledger import LEDGER_NAME, DamageError, LedgerReader, first_lines, place_after
 from fedtwin.live.run.snapshots import read_snapshot, snapshots_in
 from fedtwin.live.run.state import State
 from fedtwin.live.run.trail import Kept
@@ -49,7 +49,12 @@ def pasts_of(folder: Path, config: Config) -> Iterator[Past]:
         except FedtwinError as error:
             say(logging.WARNING, "a snapshot is not used", snapshot=path.name, reason=str(error))
             continue
-        yield Past(state, LedgerReader(ledger, line=taken.kept.lines, digits=taken.digits), taken.kept)
+        line, digits = taken.kept.lines, taken.digits
+        place = place_after(ledger, line, digits)
+        if place is None:
+            say(logging.WARNING, "a snapshot is not used", snapshot=path.name, reason="the ledger does not lead to it")
+            continue
+        yield Past(state, LedgerReader(ledger, line=line, digits=digits, place=place), taken.kept)
     yield Past(State(config), LedgerReader(ledger))
 
 
@@ -64,7 +69,7 @@ def beginning_of(folder: Path) -> Began:
                 return Began.model_validate(taken.state["began"])
         raise
     if not isinstance(began, Began):
-        raise FedtwinError(f"{str(folder)!r} cannot be resumed: the ledger is empty, the run never began; remove the folder.")
+        raise FedtwinError(f"{str(folder)!r} cannot be resumed: the first line of its ledger is not there.")
     if reader.digits is None:
         raise FedtwinError(
             f"{str(folder)!r} cannot be resumed: the lines of its ledger are not chained by checksums, as they were not at "

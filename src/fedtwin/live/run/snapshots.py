@@ -44,7 +44,7 @@ def write_snapshot(folder: Path, taken: Taken, *, fsync: bool, disk: Disk = DISK
 
 def snapshots_in(folder: Path) -> list[Path]:
     """The newest first."""
-    return sorted(folder.glob(f"{_PREFIX}*{_SUFFIX}"), reverse=True)
+    return sorted(folder.glob(f"{_PREFIX}{'[0-9]' * 12}{_SUFFIX}"), reverse=True)
 
 
 def lines_of(snapshot: Path) -> int:

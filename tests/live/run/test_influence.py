@@ -9,9 +9,9 @@ import pytest
 from fedtwin.live.run import events, opening
 from fedtwin.live.run.influence import Influence
 from fedtwin.live.run.live_run import LiveRun
-from fedtwin.live.wire.protocol import Hello
+from fedtwin.live.wire.protocol import Decline, Hello
 from tests.live.run.test_core import HONEST, UNLIKE, Script, config_of
-from tests.live.run.test_live_run import CODEC, deliver, dispatch, weights
+from tests.live.run.test_live_run import CODEC, deliver, dispatch, next_question, take, weights
 from tests.live.run.test_live_run import config_of as live_config_of
 from tests.live.run.test_progress import replayed, starts_anew
 
@@ -73,6 +73,32 @@ def test_a_device_that_is_always_free_has_three_times_its_fair_share(tmp_path: P
     assert max(means[-300:]) < 1e-3, "what it had moved has been mixed away"
     again = replayed(live)
     assert (again.influence.window, again.influence.unchosen) == (live.core.influence.window, live.core.influence.unchosen)
+    live.close()
+
+
+def test_an_accomplice_that_is_free_and_declines_lifts_no_bound(tmp_path: Path) -> None:
+    """It was asked in the same round before: there was no choice."""
+    live = fleet_of(tmp_path / "run", 10)
+    while len(live.core.open) < 8:
+        dispatch(live)
+    busy = {task.sent.device for task in live.core.open.values()}
+    accomplice = next(device for device in range(10) if device not in busy)
+    verdicts: Counter[bool] = Counter()
+    while verdicts.total() < 150:
+        asked = next_question(live)
+        if asked is None or isinstance(asked, events.Passed):
+            live.commit(asked or live.core.offer_again(live.now_s()))
+        elif isinstance(asked, events.Asked) and asked.device == accomplice:
+            live.commit(asked)
+            live.commit(live.core.answered(asked, Decline(reason="busy"), "", live.now_s()))
+        elif isinstance(asked, events.Asked):
+            sent = take(live, asked)
+            refused = deliver(live, sent, weights(1.0))
+            verdicts[refused is None] += 1
+            if refused is not None:
+                assert refused.startswith("share: ")
+                live.commit(events.StatusChanged(at_s=live.now_s(), device=sent.device, status="idle"))
+    assert verdicts[False] >= 100
     live.close()
 
 

@@ -2,6 +2,7 @@
 
 import shutil
 import tempfile
+from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
@@ -12,10 +13,11 @@ from hypothesis import strategies as st
 from fedtwin import open_run
 from fedtwin.errors import FedtwinError
 from fedtwin.live.run import events, opening
-from fedtwin.live.run.ledger import first_lines, read_events, segment_path
+from fedtwin.live.run.ledger import LedgerReader, first_lines, read_events, segment_path
 from fedtwin.live.run.live_run import LiveRun
 from fedtwin.live.run.snapshots import snapshots_in
 from fedtwin.live.run.tables import write_records
+from fedtwin.live.wire.real import SystemDisk
 from tests.live.run.test_live_run import CODEC, begun, config_of, deliver, dispatch, weights
 from tests.live.run.test_replay import Driver
 from tests.live.run.test_trail import FEDBUFF, MOMENTUM
@@ -203,3 +205,60 @@ def test_a_repair_cuts_off_whole_segments_and_snapshots_too(tmp_path: Path) -> N
     assert deliver(again, dispatch(again), weights(1.0)) is None
     again.close()
     opening.resume(folder).close()
+
+
+def test_a_segment_that_cannot_be_begun_goes_on_and_nothing_is_lost(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its snapshot was written: whoever reads from that must not look for the lines after it in a segment of their own."""
+    folder, usual = tmp_path / "run", SystemDisk.write_whole
+
+    def full(self: SystemDisk, path: Path, data: bytes, *, fsync: bool = True) -> None:
+        if path.name.startswith("ledger-"):
+            raise OSError(28, "No space left on device")
+        usual(self, path, data, fsync=fsync)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(SystemDisk, "write_whole", full)
+        live = played(folder, 8)
+    assert first_lines(folder / "ledger.jsonl") == [1] and len(ledger_of(folder)) > 30 and snapshots_in(folder)
+    again = resumed_both_ways(folder, monkeypatch)
+    assert again.core.version == live.core.version == 8
+    again.close()
+
+
+def test_a_snapshot_that_the_ledger_does_not_lead_to_is_passed_over(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    live = played(tmp_path / "run", 30)
+    other = begun(tmp_path / "other")
+    for number in range(30):
+        assert deliver(other, dispatch(other), weights(-float(number))) is None
+    other.close()
+    newest, before = snapshots_in(tmp_path / "run")
+    shutil.copy(tmp_path / "other" / newest.name, newest)  # of another run
+    again = opening.resume(tmp_path / "run")
+    assert again.core.twin == live.core.twin and again.model.encoded == live.model.encoded
+    again.close()
+    said = [record.__dict__["fields"] for record in caplog.records]
+    assert {"snapshot": newest.name, "reason": "the ledger does not lead to it"} in said
+    newest.rename(newest.with_name("snapshot-000000009000.json"))  # newer than the ledger
+    again = opening.resume(tmp_path / "run")
+    assert again.core.twin == live.core.twin
+    again.close()
+    assert before.exists()
+
+
+def test_a_ledger_that_grows_while_its_end_is_looked_for_has_no_gap(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    folder = tmp_path / "run"
+    live = begun(folder)
+    reader, usual = LedgerReader(folder / "ledger.jsonl"), LedgerReader._rest
+    lines = len(list(reader.read()))
+
+    def late(self: LedgerReader) -> Iterator[events.Event]:
+        yield from usual(self)
+        if live.core.version < 12:  # a segment ends, and the next one begins, just after its end was seen
+            for _ in range(6):
+                assert deliver(live, dispatch(live), weights(1.0)) is None
+
+    monkeypatch.setattr(LedgerReader, "_rest", late)
+    while live.core.version < 12 or lines < live._kept.lines:
+        lines += len(list(reader.read()))
+    live.close()
+    assert lines == len(ledger_of(folder)) > 40

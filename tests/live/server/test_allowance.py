@@ -9,33 +9,39 @@ def test_an_honest_device_at_full_speed_is_never_over() -> None:
     """A hundred tasks a second for ten minutes, every upload sent twice, and a heartbeat a second."""
     allowance = Allowance(RATES)
     for _ in range(600):
-        allowance.passed(1.0)
         for _ in range(100):
             allowance.asked()
             allowance.given_a_task()
-            allowance.sent(2 + 8, 2 * 1_000_000 + 2_000)
-        allowance.sent(1, 200)
+            allowance.sent(2 + 8, 2 * 1_000_000 + 2_000, 0.0)
+        allowance.sent(1, 200, 1.0)
     assert not allowance.is_overdrawn
 
 
 def test_a_flood_is_over_in_a_moment_and_worked_off_in_time() -> None:
     messages, size = Allowance(RATES), Allowance(RATES)
-    messages.sent(55_000, 0)
-    size.sent(0, 150_000_000)
+    messages.sent(55_000, 0, 1.0)
+    size.sent(0, 150_000_000, 1.0)
     assert messages.is_overdrawn and size.is_overdrawn
-    messages.passed(5.0)
+    messages.sent(0, 0, 5.0)
     assert messages.is_overdrawn
-    messages.passed(10.0)
+    messages.sent(0, 0, 10.0)
     assert not messages.is_overdrawn
 
 
 def test_what_is_not_used_is_no_credit_for_a_flood() -> None:
     allowance = Allowance(RATES)
-    allowance.passed(10**6)
+    allowance.sent(0, 0, 10**6)
     for _ in range(1000):
         allowance.given_a_task()
-    allowance.sent(10_000, 0)
+    allowance.sent(10_000, 0, 0.25)
     assert allowance.is_overdrawn
+
+
+def test_what_is_sent_while_nobody_looked_is_held_against_all_that_time() -> None:
+    """The edge server stood still for a minute, the device did not."""
+    allowance = Allowance(RATES)
+    allowance.sent(0.75 * 200.0 * 60.0, 0, 60.0)
+    assert not allowance.is_overdrawn
 
 
 def test_the_pace_is_held_by_name() -> None:

@@ -53,6 +53,37 @@ def test_counters_are_held_against_tasks_and_added_up_by_name(tmp_path: Path) ->
     live.close()
 
 
+def test_what_was_sent_before_the_edge_server_came_is_no_flood(tmp_path: Path) -> None:
+    """Its broker has outlived it, and so have the connections of an honest fleet."""
+    live = begun(tmp_path / "run")
+    traffic = Traffic(Context(live), NoBroker())
+    fleet = [Connection(2, "a", 10**6, 10**12), Connection(3, "b", 10**5, 10**9)]
+    assert traffic.flooders(fleet, 0.25) == {} == traffic.flooders(fleet, 0.25)
+    live.close()
+
+
+def test_who_comes_anew_for_every_few_messages_is_counted(tmp_path: Path) -> None:
+    async def scene() -> None:
+        with running(tmp_path) as broker:
+            traffic = Traffic(Context(live), broker)
+            assert traffic.flooders(broker.connections() or [], 0.25) == {}
+            for _ in range(30):
+                client = await connect([broker.url], name="x", inbox="x", credentials=None, insecure=False)
+                for _ in range(100):
+                    await client.publish("fedtwin.main.hello.x", b"")
+                await client.flush()
+                await close(client)
+            end = time.monotonic() + 30.0
+            while not (found := traffic.flooders(broker.connections() or [], 0.0)):
+                assert time.monotonic() < end, "nobody is found"
+                await asyncio.sleep(0.05)
+            assert set(found) == {"x"}
+
+    live = begun(tmp_path / "run")
+    asyncio.run(scene())
+    live.close()
+
+
 def test_our_broker_tells_what_its_connections_sent_and_ends_one(tmp_path: Path) -> None:
     async def scene() -> None:
         with running(tmp_path) as broker:

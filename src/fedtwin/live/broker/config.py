@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from fedtwin.errors import FedtwinError
-from fedtwin.live.broker.monitor import ANYONE, WATCHER
+from fedtwin.live.broker.monitor import ANYONE, MOST_CLOSED, WATCHER
 from fedtwin.live.wire.addresses import is_loopback
 
 NEEDED = ("ca.pem", "server/cert.pem", "server/key.pem", "users.conf")
@@ -71,6 +71,7 @@ def config_text(folder: Path, options: BrokerOptions) -> str:
         lines.append(f"mqtt {{ host: {_quoted(options.host)}, port: {options.mqtt_port}{inside} }}")
     if options.secret is not None:
         lines += [f'http: "127.0.0.1:{options.monitor_port}"', f'http_base_path: "/{options.secret}"']
+        lines.append(f"max_closed_clients: {MOST_CLOSED}")
         if options.credentials is None:
             lines += _anyone_and_a_watcher(options.secret, options.denied)
     if options.credentials is not None:

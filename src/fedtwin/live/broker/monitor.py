@@ -14,7 +14,7 @@ from urllib.error import URLError
 from urllib.request import urlopen
 
 WATCHER, ANYONE = "fedtwin-watch", "fedtwin-anyone"
-LIMIT_S, MOST_CONNECTIONS = 2.0, 100_000
+LIMIT_S, MOST_CONNECTIONS, MOST_CLOSED = 2.0, 100_000, 300
 
 
 class Connection(NamedTuple):
@@ -24,6 +24,7 @@ class Connection(NamedTuple):
     name: str
     messages: int
     size_bytes: int
+    is_open: bool = True
 
 
 @dataclass(frozen=True)
@@ -36,8 +37,10 @@ class Monitor:
     secret: str
 
     def connections(self) -> list[Connection] | None:
-        """Everybody who is connected; None where the broker does not answer."""
-        url = f"http://127.0.0.1:{self.http_port}/{self.secret}/connz?auth=1&limit={MOST_CONNECTIONS}"
+        """Everybody who is connected, or was lately: who comes anew for every few messages is counted too. None where the
+        broker does not answer.
+        """
+        url = f"http://127.0.0.1:{self.http_port}/{self.secret}/connz?auth=1&state=all&limit={MOST_CONNECTIONS}"
         try:
             with urlopen(url, timeout=LIMIT_S) as answer:
                 found: dict[str, Any] = json.load(answer)
@@ -61,5 +64,6 @@ class Monitor:
 
 def _connection(found: dict[str, Any]) -> Connection:
     user = str(found.get("authorized_user", ""))
-    name = str(found.get("name", "")) if user in ("", ANYONE) else user.split("@")[0]
-    return Connection(int(found["cid"]), name, int(found["in_msgs"]), int(found["in_bytes"]))
+    calls_itself = str(found.get("name") or found.get("mqtt_client") or "")
+    name = calls_itself if user in ("", ANYONE) else user.split("@")[0]
+    return Connection(int(found["cid"]), name, int(found["in_msgs"]), int(found["in_bytes"]), "stop" not in found)

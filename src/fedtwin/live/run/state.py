@@ -137,7 +137,8 @@ class State(Facts):
         time_s, energy_j = event.compute_s + event.upload_s, event.compute_j + event.upload_j
         offer = Offer(event.gain, event.cpu_hz, event.compute_s, event.cost, time_s, energy_j, self.samples_of(event))
         self.coordinator.accept(event.device, offer, event.at_s, counted=event.round > 0, round_=event.round)
-        self.tasks.sent(event, self.changes, chosen=self._anyone_idle_but(event.device))
+        asked = self.asking.rounds.get(event.round, [])
+        self.tasks.sent(event, self.changes, chosen=any(device not in asked for device in self.free))
         if self.sync:
             self.selections += 1
             self.open_round.take(event)

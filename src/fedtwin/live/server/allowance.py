@@ -42,21 +42,19 @@ class Allowance:
     def given_a_task(self) -> None:
         self._grow(self._rates.task_messages, self._rates.task_bytes)
 
-    def passed(self, seconds: float) -> None:
-        self._grow(self._rates.messages_per_s * seconds, self._rates.bytes_per_s * seconds)
-
-    def sent(self, messages: float, size_bytes: float) -> None:
-        """What is overdrawn is worked off in as long as a burst takes to gather, however much it was."""
-        self.messages = max(self.messages - messages, -self._most_messages)
-        self.size_bytes = max(self.size_bytes - size_bytes, -self._most_bytes)
+    def sent(self, messages: float, size_bytes: float, seconds: float) -> None:
+        """In so many seconds, which may be more than a burst. What is overdrawn is worked off in as long as a burst takes to
+        gather, however much it was.
+        """
+        self._grow(self._rates.messages_per_s * seconds - messages, self._rates.bytes_per_s * seconds - size_bytes)
 
     @property
     def is_overdrawn(self) -> bool:
         return self.messages < 0.0 or self.size_bytes < 0.0
 
     def _grow(self, messages: float, size_bytes: float) -> None:
-        self.messages = min(self.messages + messages, self._most_messages)
-        self.size_bytes = min(self.size_bytes + size_bytes, self._most_bytes)
+        self.messages = max(min(self.messages + messages, self._most_messages), -self._most_messages)
+        self.size_bytes = max(min(self.size_bytes + size_bytes, self._most_bytes), -self._most_bytes)
 
 
 class Pace:

@@ -96,9 +96,10 @@ class EdgeContext:
         """Seconds that may still be spent waiting for its answers; nobody else is asked for that channel meanwhile.
 
         A quarter of the time-out is for free each time, and so are two asks without an answer. After that a device gets a
-        twentieth of the time, however often it is heard.
+        twentieth of the time, however often it is heard. What is longer than the time-out is not its fault: we stood still.
         """
         now, limit_s = self.clock.monotonic_s(), self.core.live.ask_timeout_s
+        waited_s = min(waited_s, limit_s)
         left_s, since = self._patience.get(name, (2.0 * limit_s, now))
         left_s = min(left_s + WAITING_SHARE * (now - since), 2.0 * limit_s) - max(waited_s - 0.25 * limit_s, 0.0)
         self._patience[name] = left_s, now

@@ -38,7 +38,8 @@ class Membership:
 
     async def _on_hello(self, message: Incoming) -> None:
         name = message.subject.rpartition(".")[2]
-        if not self._hellos.lets(name, self._context.clock.monotonic_s()):
+        waits = message.reply.startswith(f"_INBOX.{name}.")  # else it may be somebody else's doing, and costs it nothing
+        if not self._hellos.lets(name if waits else f"{name} ", self._context.clock.monotonic_s()):
             await self._drop(name)
             return
         try:

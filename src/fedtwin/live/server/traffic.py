@@ -45,7 +45,7 @@ class Traffic:
         self._rates = Rates(max(live.flood_messages_per_s, 10.0 / live.heartbeat_s), live.flood_bytes_per_s, upload_bytes)
         self._allowances: dict[str, Allowance] = {}
         self._cut_before: set[str] = set()
-        self._seen: dict[int, tuple[int, int]] = {}
+        self._seen: dict[int, tuple[int, int]] | None = None
         if self._broker is not None:
             run.listeners.append(self._happened)
 
@@ -56,7 +56,7 @@ class Traffic:
         clock = self._context.clock
         last = clock.monotonic_s()
         while True:
-            await asyncio.sleep(max(LOOK_EVERY_S, len(self._seen) / CONNECTIONS_PER_S))
+            await asyncio.sleep(max(LOOK_EVERY_S, len(self._seen or ()) / CONNECTIONS_PER_S))
             found = await self._in_a_thread(self._broker.connections)
             if found is None:
                 continue
@@ -69,25 +69,29 @@ class Traffic:
                 self._context.transport.connect_anew()
 
     def flooders(self, connections: list[Connection], seconds: float) -> dict[str, list[Connection]]:
-        """Names that have sent more than they may, each with its connections; ``seconds`` since the last look."""
+        """Names that have sent more than they may, each with its connections; ``seconds`` since the last look.
+
+        What was sent before the first one is not known to be much: a broker may be older than we are.
+        """
         of_name: dict[str, list[Connection]] = {}
         for one in connections:
             if one.name != OWN:
                 of_name.setdefault(one.name, []).append(one)
         seen, self._seen = self._seen, {one.cid: (one.messages, one.size_bytes) for one in connections}
+        if seen is None:
+            return {}
         self._allowances = {
             name: allowance
             for name, allowance in self._allowances.items()
             if name in of_name or name in self._run.core.members or allowance.is_overdrawn
         }
         found = {}
-        for allowance in self._allowances.values():
-            allowance.passed(seconds)
+        for name in self._allowances.keys() - of_name.keys():
+            self._allowances[name].sent(0, 0, seconds)
         for name, its in of_name.items():
-            allowance = self._allowance_of(name)
-            for one in its:
-                messages, size_bytes = seen.get(one.cid, (0, 0))
-                allowance.sent(one.messages - messages, one.size_bytes - size_bytes)
+            allowance, before = self._allowance_of(name), [seen.get(one.cid, (0, 0)) for one in its]
+            messages = sum(one.messages for one in its) - sum(count for count, _ in before)
+            allowance.sent(messages, sum(one.size_bytes for one in its) - sum(size for _, size in before), seconds)
             if allowance.is_overdrawn:
                 found[name] = its
         return found
@@ -118,6 +122,6 @@ class Traffic:
         subjects = [f"fedtwin.{self._run.name}.*.{one}" for one in names]
         await self._in_a_thread(broker.deny, subjects)
         self._context.too_fast.clear()
-        cut = [await self._in_a_thread(broker.kick, one.cid) for one in connections]
+        cut = [await self._in_a_thread(broker.kick, one.cid) for one in connections if one.is_open]
         level = logging.DEBUG if name in self._cut_before else logging.WARNING
         say(level, "a connection floods the broker and is cut", device=name, connections=sum(cut), denied=" ".join(subjects))

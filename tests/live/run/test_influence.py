@@ -6,6 +6,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from fedtwin import open_run
 from fedtwin.live.run import events, opening
 from fedtwin.live.run.influence import Influence
 from fedtwin.live.run.live_run import LiveRun
@@ -71,6 +72,7 @@ def test_a_device_that_is_always_free_has_three_times_its_fair_share(tmp_path: P
         means.append(float(np.mean(live.model.weights.floats)))
     assert uploads == {"slow": 60, "fast": 30, "clipped": 570}
     assert max(means[-300:]) < 1e-3, "what it had moved has been mixed away"
+    assert open_run(tmp_path / "run").summary["uploads_clipped"] == 570
     again = replayed(live)
     assert (again.influence.window, again.influence.unchosen) == (live.core.influence.window, live.core.influence.unchosen)
     live.close()

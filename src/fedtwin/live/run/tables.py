@@ -109,7 +109,7 @@ def summary_of(state: State, book: Book, described: Callable[[Summary], dict[str
         "uploads_late": outcomes.count("late"),
         "tasks_given_up": sum(outcome.startswith("given up") for outcome in outcomes),
         "rounds_given_up": state.progress.given_up,
-        "uploads_clipped": sum(count for (_, reason), count in book.refused.items() if reason == "share"),
+        "uploads_clipped": sum(outcome.startswith("given up: refused: share") for outcome in outcomes),
         "refusals": sum(book.refused.values()),
         "model_version": state.version,
         "quarantined": [name for name in state.members if state.is_quarantined(name)],

@@ -18,6 +18,7 @@ from fedtwin.live.wire.protocol import MESSAGE_SLACK_BYTES, NAME
 
 LOOK_EVERY_S, CONNECTIONS_PER_S = 0.25, 1000
 OWN = "edge"
+FLOOD = "flood: it sent far more than it was asked for"
 
 
 @runtime_checkable
@@ -111,7 +112,9 @@ class Traffic:
         """
         broker = self._broker
         assert broker is not None
-        self._run.quarantine(name, "flood: it sent far more than it was asked for")
+        if name not in self._cut_before:
+            self._run.refuse(name, "traffic", FLOOD)
+        self._run.quarantine(name, FLOOD)
         try:
             if await self._in_a_thread(broker.revoke, name):
                 say(logging.WARNING, "a device floods the broker and is revoked", device=name)

@@ -161,6 +161,7 @@ def metric(fleet: Plant, name: str) -> float:
     return sum(float(line.rpartition(" ")[2]) for line in lines if re.match(rf"{name}[ {{]", line))
 
 
+@pytest.mark.slow
 def test_a_full_disk_that_is_freed(tmp_path: Path) -> None:
     """Our own broker: nothing it stored is lost, and it is started again once there is room."""
     with plant(tmp_path) as fleet:
@@ -250,6 +251,7 @@ def test_a_run_that_waits_for_devices_says_so(tmp_path: Path) -> None:
         fleet.wait(lambda: "1 devices are there  reasons=the run waits for 2 devices" in fleet.log("edge"), "a warning")
 
 
+@pytest.mark.slow
 def test_rights_from_before_there_were_pulses_and_a_lease(tmp_path: Path) -> None:
     """The run goes on, and it is said that nobody watches it, nor keeps a second edge server away."""
     folder = tmp_path / "fleet"

@@ -127,6 +127,7 @@ save_file(load_file(os.environ["FEDTWIN_MODEL"]), os.environ["FEDTWIN_UPDATE"], 
 """
 
 
+@pytest.mark.slow
 def test_an_update_larger_than_its_model(tmp_path: Path) -> None:
     """A little larger, it goes as an object where the model itself did not; a lot larger, its task fails, and that is all."""
     for name, count in (("wordy", 2000), ("fat", 100_000)):

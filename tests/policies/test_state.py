@@ -92,7 +92,7 @@ def both(folder: Path, **changes: Any) -> Result:
     return one
 
 
-@pytest.mark.parametrize("mode", mostly_slow(["async", "sync"], "async"))
+@pytest.mark.parametrize("mode", mostly_slow(["async", "sync"]))
 def test_both_engines_hold_the_same_states(folder: Path, mode: str) -> None:
     runs = [both(folder, **{"run.mode": mode})]
     assert any(runs[0].rounds["declined"].to_pylist()), "the state hears of declines"

@@ -68,7 +68,7 @@ def test_it_depends_on_the_clock_not_on_the_round() -> None:
     assert gain(Moment(STARTS[0], 0, 1, 2.5), 1e-11, settings) != gain(Moment(STARTS[1], 1, 1, 2.5), 1e-11, settings)
 
 
-@pytest.mark.parametrize("mode", mostly_slow(["async", "sync"], "async"))
+@pytest.mark.parametrize("mode", mostly_slow(["async", "sync"]))
 def test_both_engines_meet_the_same_world(mode: str) -> None:
     settings = {"world.channel": "jakes", "world.channel_settings.doppler_hz": 0.5, "run.mode": mode, "run.rounds": 400}
     one, other = (simulate({**settings, "run.engine": engine}) for engine in ("readable", "compiled"))

@@ -40,6 +40,7 @@ def nodes(tmp_path: Path) -> Iterator[list[Node]]:
             process.wait()
 
 
+@pytest.mark.slow
 def test_a_run_on_a_cluster_survives_the_loss_of_a_node(tmp_path: Path, nodes: list[Node]) -> None:
     with plant(tmp_path) as fleet:
         urls = [word for url, _ in nodes for word in ("--server", url)]

@@ -93,19 +93,19 @@ def first_lines(path: Path) -> list[int]:
     return [1, *later] if path.exists() else later
 
 
-class Place(NamedTuple):
+class Spot(NamedTuple):
     """Where a line begins."""
 
     segment: Path
     place: int
 
 
-def place_after(path: Path, line: int, digits: str) -> Place | None:
+def place_after(path: Path, line: int, digits: str) -> Spot | None:
     """Of the line after that one; None where the ledger has not so many lines, or that line has other digits.
 
     Where all segments before were moved away, the one after them is enough.
     """
-    following, before = Place(segment_path(path, line + 1), 0), [first for first in first_lines(path) if first <= line]
+    following, before = Spot(segment_path(path, line + 1), 0), [first for first in first_lines(path) if first <= line]
     if not before:
         return following if following.segment.exists() else None
     segment = segment_path(path, before[-1])
@@ -115,7 +115,7 @@ def place_after(path: Path, line: int, digits: str) -> Place | None:
         return None
     if following.segment.exists():
         return following if last == line else None
-    return Place(segment, sum(map(len, lines[: line - before[-1] + 1])))
+    return Spot(segment, sum(map(len, lines[: line - before[-1] + 1])))
 
 
 class LedgerReader:
@@ -125,9 +125,9 @@ class LedgerReader:
     ``digits`` are None where lines are not chained: in a ledger from before they were.
     """
 
-    def __init__(self, path: Path, *, line: int = 0, digits: str | None = "", place: Place | None = None) -> None:
+    def __init__(self, path: Path, *, line: int = 0, digits: str | None = "", place: Spot | None = None) -> None:
         self._path = path
-        self.segment, self.place = place or Place(segment_path(path, line + 1), 0)
+        self.segment, self.place = place or Spot(segment_path(path, line + 1), 0)
         self.line, self.digits = line, digits
 
     def read(self) -> Iterator[Event]:

@@ -92,7 +92,10 @@ def test_our_broker_tells_what_its_connections_sent_and_ends_one(tmp_path: Path)
             for _ in range(30):
                 await client.publish("fedtwin.main.hello.d0", b"x" * 100)
             await client.flush()
-            found = {one.name: one for one in broker.connections() or []}
+            end = time.monotonic() + 30.0
+            while (found := {one.name: one for one in broker.connections() or []})["d0"].messages < 30:
+                assert time.monotonic() < end, "it does not count"
+                await asyncio.sleep(0.01)
             assert (found["d0"].messages, found["d0"].size_bytes) == (30, 3000) and found["d1"].messages == 0
             assert broker.kick(found["d0"].cid)
             end = time.monotonic() + 30.0

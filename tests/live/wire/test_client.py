@@ -110,3 +110,27 @@ def check_it_is_refused(words: str) -> None:
 
 def test_the_installed_library_is_the_one_we_build_on() -> None:
     asyncio.run(check_library())
+
+
+def test_what_was_flushed_has_been_read_by_the_broker(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The library's own ping goes out before the subscription that was asked for first."""
+
+    async def scene(url: str) -> bytes:
+        client = await connect([url], name="a", inbox="a", credentials=None, insecure=False)
+        written: list[bytes] = []
+        transport: Any = client._transport
+        usual = transport.write
+
+        def write(data: bytes) -> None:
+            written.append(data)
+            usual(data)
+
+        monkeypatch.setattr(transport, "write", write)
+        await client.subscribe("words")
+        await client.flush()
+        await close(client)
+        return b"".join(written)
+
+    with running(tmp_path) as broker:
+        said = asyncio.run(scene(broker.url))
+    assert 0 <= said.index(b"SUB words") < said.index(b"PING")

@@ -165,3 +165,13 @@ def test_the_port_of_a_killed_broker_is_not_taken_by_a_connection_of_somebody_el
         taken.bind(("127.0.0.1", ports[0]))
         patch.setattr(program, "PORTS", [ports[0]] * program.TRIES)
         assert free_port() != ports[0]
+
+
+def test_a_broker_whose_starter_was_killed_before_it_was_recorded_is_found(tmp_path: Path) -> None:
+    """It holds the port that the devices look for: another one could never start there."""
+    with running(tmp_path) as broker:
+        record = broker.folder / "broker.json"
+        told = json.loads(record.read_text(encoding="utf-8"))
+        record.write_text(json.dumps({**told, "pid": 2**22 - 1}), encoding="utf-8")
+        again = Broker.adopt_or_start(broker.folder, replace(broker.options, port=None))
+        assert again.pid == broker.pid and again.alive()

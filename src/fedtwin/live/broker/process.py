@@ -233,6 +233,12 @@ def _recorded_monitor(folder: Path) -> dict[str, Any]:
 def _recorded(folder: Path) -> dict[str, Any] | None:
     try:
         record = json.loads((folder / "broker.json").read_text(encoding="utf-8"))
-        return {"pid": int(record["pid"]), "port": int(record["port"])}
+        pid, port = int(record["pid"]), int(record["port"])
     except (OSError, ValueError, KeyError, TypeError):
         return None
+    conf = str(folder / "nats.conf")
+    with suppress(OSError, ValueError):  # whoever started one may have been killed before it was recorded: it has our port
+        started = int((folder / "nats.pid").read_text(encoding="utf-8"))
+        if not runs_with(pid, conf) and runs_with(started, conf):
+            pid = started
+    return {"pid": pid, "port": port}

@@ -12,7 +12,7 @@ PYTEST := $(BIN)/pytest -n $(JOBS) --dist worksteal
 PER_PYTHON := tests/sim tests/policies tests/live tests/compiling tests/usercode tests/formulas tests/world tests/test_draws.py tests/test_package.py \
               tests/experiments/batches tests/experiments/test_sweep.py tests/records
 
-.PHONY: help setup demo test test-all test-python test-versions bytecode lint types figures bench bench-training bench-live clean
+.PHONY: help setup demo test test-all test-python test-versions test-wheel bytecode lint types figures bench bench-training bench-live clean
 
 help:
 	@echo "make demo      set up, compare all schemes of the paper on the default fleet, draw figures 3, 4 and 5 (quick),"
@@ -20,6 +20,7 @@ help:
 	@echo "make test      set up, then ruff, mypy and the tests"
 	@echo "make test-all  the same with the tests that need minutes, and those on a Ray cluster (installs Ray)"
 	@echo "make test-versions   the engine, compile, stop and live tests on the other supported versions of Python found here"
+	@echo "make test-wheel   the wheel in empty environments, one per extra; prints what each takes on disk"
 	@echo "make bench     measure the engines, decisions in large fleets, memory and sweeps; writes docs/performance.md"
 	@echo "make bench-training   measure training against a plain PyTorch loop (needs fedtwin data fetch fashion-mnist)"
 	@echo "make bench-live   measure the live fleet beside a bare NATS echo; writes docs/live.md"
@@ -44,6 +45,7 @@ demo: $(READY)
 	$(BIN)/fedtwin live demo --out $(OUT)/live
 	@echo
 	@echo "The pictures are in $(OUT): figure_3.png, figure_4.png, figure_5.png and figure_digits.png, each with its SVG and CSV."
+	@echo "The live run on a page: $(BIN)/fedtwin serve $(OUT)/live, then http://127.0.0.1:8080/"
 
 lint: $(READY)
 	$(BIN)/ruff check .
@@ -66,6 +68,9 @@ test-python: bytecode
 
 test-versions: $(READY)
 	$(BIN)/python -m tests.python_versions
+
+test-wheel: $(READY)
+	$(BIN)/pytest -s tests/test_wheel.py
 
 figures: $(READY)
 	$(BIN)/fedtwin figure 3 4 5 regret --profile full --out out/figures --overwrite

@@ -11,20 +11,30 @@ import tempfile
 import time
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch.nn import functional
 
 from fedtwin.config import LearningConfig
+from fedtwin.learning.crops import draw_crops
 from fedtwin.learning.data import load_dataset
 from fedtwin.learning.executors.base import Workload
 from fedtwin.learning.executors.cuda_flat import Task
 from fedtwin.learning.executors.cuda_one_by_one import OneByOneTrainer
 from fedtwin.learning.executors.cuda_trainers import Precision, make_trainer
+from fedtwin.learning.lessons import Lesson
 from fedtwin.learning.local import Images
 
 SAMPLES, BATCH, CLIENTS, TEST_IMAGES = 96, 32, (1, 4, 15, 30, 45), 10_000
+TRAININGS: dict[str, dict[str, Any]] = {
+    "plain": {},
+    "usual": {"optimiser": "momentum", "weight_decay": 5e-4, "rate_schedule": "cosine", "augment": "crop-flip"},
+    "clipped": {"optimiser": "momentum", "weight_decay": 5e-4, "rate_schedule": "cosine", "clip_norm": 1.0},
+    "adam": {"optimiser": "adam", "rate_schedule": "cosine"},
+}
 SHAPES = {"32×32×3": (3, 32, 32), "28×28×1": (1, 28, 28)}
 
 
@@ -42,28 +52,31 @@ def main() -> None:
     parser.add_argument("--shape", choices=list(SHAPES), default=None, help="both by default")
     parser.add_argument("--precision", choices=["mixed", "float32"], default="mixed")
     parser.add_argument("--repeats", type=int, default=7)
+    parser.add_argument("--training", choices=list(TRAININGS), default="plain", help="how the stacked clients are trained")
     asked = parser.parse_args()
     rows: dict[str, dict[str, float]] = {}
     with tempfile.TemporaryDirectory() as folder:
         for name in [asked.shape] if asked.shape else SHAPES:
             print(name, file=sys.stderr)
-            rows[name] = measure(workload(Path(folder), asked.model, SHAPES[name]), asked.precision, asked.repeats)
+            of = workload(Path(folder), asked.model, SHAPES[name], TRAININGS[asked.training])
+            rows[name] = measure(of, asked.precision, asked.repeats)
     machine = f"{torch.cuda.get_device_name()}, PyTorch {torch.__version__}"
-    print(f"{asked.model}, {asked.precision}, {SAMPLES} samples, batches of {BATCH}, {machine}")
+    print(f"{asked.model}, {asked.training}, {asked.precision}, {SAMPLES} samples, batches of {BATCH}, {machine}")
     print(f"{'images':<44}" + "".join(f"{name:>12}" for name in rows))
     for what in next(iter(rows.values())):
         print(f"{what:<44}" + "".join(f"{row[what]:>12.2f}" for row in rows.values()))
     print(json.dumps({"model": asked.model, "gpu": torch.cuda.get_device_name(), "rows": rows}, ensure_ascii=False))
 
 
-def workload(folder: Path, model: str, shape: tuple[int, int, int]) -> Workload:
+def workload(folder: Path, model: str, shape: tuple[int, int, int], training: dict[str, Any]) -> Workload:
     channels, height, width = shape
     rng = np.random.default_rng(0)
     x = rng.integers(0, 256, (5000 + TEST_IMAGES, height, width, channels), np.uint8)
     y = rng.integers(0, 10, len(x))
     path = folder / f"{height}.npz"
     np.savez(path, x_train=x[:5000], y_train=y[:5000], x_test=x[5000:], y_test=y[5000:])
-    learning = LearningConfig(dataset=str(path), model=model, batch_size=BATCH, learning_rate=0.01, proximal=0.005)
+    settings = {"batch_size": BATCH, "learning_rate": 0.01, "proximal": 0.005, **training}
+    learning = LearningConfig(dataset=str(path), model=model, **settings)
     return Workload(learning, shape, 10, 0, max(CLIENTS))
 
 
@@ -76,7 +89,7 @@ def measure(of: Workload, precision: Precision, repeats: int) -> dict[str, float
     rng = np.random.default_rng(1)
 
     def tasks(samples: list[int]) -> list[Task]:
-        return [Task(first, rng.permutation(5000)[None, :count]) for count in samples]
+        return [Task(first, lesson(of, rng.permutation(5000)[None, :count])) for count in samples]
 
     trainer.train(tasks([SAMPLES]))
     torch.cuda.synchronize()
@@ -94,6 +107,11 @@ def measure(of: Workload, precision: Precision, repeats: int) -> dict[str, float
     row["stacked, 30 clients of 70 to 100 samples, ms"] = median_ms(lambda: trainer.train(ragged), repeats) / 30
     row["evaluation on 10,000 images, ms"] = median_ms(lambda: trainer.evaluate([first]), repeats)
     return row
+
+
+def lesson(of: Workload, order: NDArray[np.int64]) -> Lesson:
+    cropped = of.learning.augment != "none"
+    return Lesson(order, of.learning.learning_rate, draw_crops(0, 0, 1, order.shape[1], 1) if cropped else None)
 
 
 def median_ms(work: Callable[[], object], repeats: int) -> float:
@@ -130,7 +148,7 @@ def plain_loop(of: Workload, updates: int = 10) -> float:
 def one_by_one(of: Workload, repeats: int) -> float:
     """One client at a time, with the network's tensors as views of one vector: what serves a user's own network."""
     trainer = OneByOneTrainer(of.network(), Images(load_dataset(of.learning.dataset), "cuda"), of.learning)
-    task = Task(trainer.adopt(of.initial()[1]), np.arange(SAMPLES)[None])
+    task = Task(trainer.adopt(of.initial()[1]), lesson(of, np.arange(SAMPLES)[None]))
     return median_ms(lambda: trainer.train([task]), repeats)
 
 
@@ -158,7 +176,7 @@ def one_batch(of: Workload, dtype: torch.dtype, repeats: int) -> float:
 
 
 def _images(of: Workload, count: int) -> tuple[torch.Tensor, torch.Tensor]:
-    return torch.randn(count, *of.image_shape, device="cuda"), torch.randint(0, of.classes, (count,), device="cuda")
+    return torch.randn(count, *of.shape, device="cuda"), torch.randint(0, of.outputs, (count,), device="cuda")
 
 
 if __name__ == "__main__":

@@ -29,7 +29,7 @@ def run_plain_loop(config: Config, updates: int, threads: int) -> float:
     y = torch.tensor(data.y_train.astype("int64"))
     world = Engine(config).world
     shares = deal(data.y_train, config.run.seed, len(world.fleet), learning.owned_samples, None)
-    model = build_model(learning.model, data.image_shape, data.classes, 0)
+    model = build_model(learning.model, data.shape, data.outputs, 0)
     weights = copy.deepcopy(model.state_dict())
     in_flight = [(0.01 * n, n, 0, copy.deepcopy(weights)) for n in range(config.fleet.channels)]
     heapq.heapify(in_flight)

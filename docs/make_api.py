@@ -42,6 +42,8 @@ def page() -> str:
         parts += [f"## {room}\n", introduction + "\n"]
         for name in sorted(module.__all__, key=str.lower):
             thing = getattr(module, name)
+            if inspect.ismodule(thing):  # a room that is called like the function it is for
+                thing = getattr(thing, name)
             if not name.startswith("__") and callable(thing) and id(thing) not in told:
                 told.add(id(thing))
                 parts += _entry(f"{room}.{name}", thing)

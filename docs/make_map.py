@@ -22,9 +22,9 @@ BANDS = [
     ("ground", ["errors", "files", "draws", "usercode", "compiling", "registry", "processes", "supervision"]),
     ("the model of the world", ["config", "formulas", "world"]),
     ("who decides", ["twin", "policies", "coordinator"]),
-    ("what is trained and kept", ["learning", "records"]),
+    ("what is trained and kept", ["learning", "records", "model_out"]),
     ("two ways to run", ["sim", "live"]),
-    ("what is made of runs", ["runs", "testing", "experiments", "figures", "cli"]),
+    ("what is made of runs", ["runs", "testing", "experiments", "whatif", "service", "figures", "cli"]),
 ]
 LIVE = [["device"], ["wire", "broker"], ["server"], ["run"], ["views"]]
 UPLOAD = "an upload: device → wire → server → run (admission → model → ledger) → acknowledged"

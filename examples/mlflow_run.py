@@ -24,7 +24,7 @@ class MLflow(fedtwin.Callback):
     """Writes into the run of MLflow that is open; the steps are rounds."""
 
     def on_evaluation(self, evaluation: Evaluation) -> None:
-        metrics = {"accuracy": evaluation.test_accuracy, "loss": evaluation.test_loss, "energy_j": evaluation.energy_j}
+        metrics = {"accuracy": evaluation.test_accuracy or 0.0, "loss": evaluation.test_loss, "energy_j": evaluation.energy_j}
         mlflow.log_metrics(metrics, step=evaluation.round)
 
     def on_end(self, result: fedtwin.Result) -> None:

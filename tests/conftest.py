@@ -5,7 +5,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -71,6 +71,16 @@ def hears_interrupts() -> None:
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Pages are begun first: one of them takes longest of all, and begun last it would be waited for alone."""
     items.sort(key=lambda item: "test_pages" not in item.nodeid)
+
+
+@pytest.fixture(autouse=True)
+def forgotten_modules(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """A module that a test wrote and imported is not found by the next test that writes one of the same name."""
+    known, written = set(sys.modules), str(tmp_path_factory.getbasetemp())
+    yield
+    for name in set(sys.modules) - known:
+        if str(getattr(sys.modules[name], "__file__", None)).startswith(written):
+            del sys.modules[name]
 
 
 @pytest.fixture

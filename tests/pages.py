@@ -1,6 +1,6 @@
 """Pages of the docs as scripts: the files they show are written, their commands and programs run, in order, in one folder.
 
-Programs of a page share their names, as the cells of a notebook do.
+Programs of a page share their names, as the cells of a notebook do, and its commands one shell.
 """
 
 import json
@@ -42,18 +42,27 @@ def blocks_of(page: Path) -> list[Block]:
 
 
 DRIVER = """
-import json, subprocess, sys
+import atexit, json, os, signal, subprocess, sys
 from pathlib import Path
 steps, names = json.loads(sys.stdin.read()), {"__name__": "__main__"}
+done, told = os.pipe()
+shell = subprocess.Popen(["bash", "-eu", "-o", "pipefail"], stdin=subprocess.PIPE, pass_fds=[told], text=True)
+os.close(told)
+signal.signal(signal.SIGTERM, signal.SIG_IGN)
+atexit.register(os.killpg, 0, signal.SIGTERM)  # what it has left running
 for kind, text, file in steps:
     if file:
         Path(file).write_text(text, encoding="utf-8")
     elif kind == "sh":
-        done = subprocess.run(["bash", "-eu", "-o", "pipefail", "-c", text], stdin=subprocess.DEVNULL)
-        if done.returncode:
-            sys.exit(f"ended with {done.returncode}: {text}")
+        Path(".step.sh").write_text(text, encoding="utf-8")
+        shell.stdin.write(f". ./.step.sh </dev/null {told}>&-; echo >&{told}\\n")
+        shell.stdin.flush()
+        if not os.read(done, 1):
+            sys.exit(f"ended with {shell.wait()}: {text}")
     else:
         exec(compile(text, "<page>", "exec"), names)
+shell.stdin.close()
+shell.wait()
 """
 
 

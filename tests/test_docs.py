@@ -62,7 +62,8 @@ def test_every_picture_says_which_command_made_it() -> None:
     for page in PAGES:
         text = page.read_text(encoding="utf-8")
         for picture in re.finditer(r"!\[[^\]]*\]\([^)]+\)", text):
-            assert "Made by `" in text[picture.end() : picture.end() + 120], f"{page.name}: {picture.group()}"
+            made = "Drawn by hand" if "architecture.svg" in picture.group() else "Made by `"
+            assert made in text[picture.end() : picture.end() + 120], f"{page.name}: {picture.group()}"
 
 
 def test_the_policy_in_contributing_works() -> None:
@@ -88,3 +89,7 @@ def test_the_page_of_the_api_is_what_the_docstrings_say() -> None:
 
 def test_the_table_of_rooms_is_what_the_docstrings_say() -> None:
     assert "\n".join(made_by("make_map").rooms()) + "\n" in text_of("docs/design.md"), "run: python docs/make_map.py"
+
+
+def test_the_table_of_routes_is_what_is_served() -> None:
+    assert text_of("docs/twin.md") == made_by("make_routes").page(), "run: python docs/make_routes.py"

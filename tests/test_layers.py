@@ -13,9 +13,9 @@ import fedtwin
 
 ROOT = Path(fedtwin.__file__).parent
 LAYERS = [
-    *("errors", "given", "files", "draws", "usercode", "compiling", "registry", "parts", "processes", "supervision"),
-    *("config", "formulas", "world", "twin", "policies", "prediction", "learning", "records", "coordinator"),
-    *("sim", "live", "runs", "testing", "experiments", "figures", "cli", "__main__"),
+    *("errors", "extras", "given", "files", "draws", "usercode", "compiling", "registry", "parts", "processes", "supervision"),
+    *("config", "formulas", "world", "twin", "policies", "prediction", "learning", "records", "model_out", "coordinator"),
+    *("sim", "live", "runs", "testing", "experiments", "whatif", "service", "figures", "cli", "__main__"),
 ]
 DECIDES = ("twin", "policies", "coordinator")
 TRUTH = ("world", "sim")
@@ -32,6 +32,8 @@ KNOWS: dict[str, set[str]] = {
     "server": {"logs", "event_loop", "wire", "broker", "run", "views"},
     "agents": {"event_loop", "wire", "device", "server"},
     "local": {"broker"},
+    "seeing": {"wire", "views"},
+    "checkup": {"wire", "broker", "seeing"},
     "demo": {"broker", "run", "server", "wire", "local"},
 }
 """The rooms of ``live/``, and which others each of them may import. Server and devices meet on the wire only."""

@@ -5,7 +5,7 @@ import pytest
 
 import fedtwin
 
-HEAVY = ("numpy", "pydantic", "scipy", "pyarrow", "matplotlib", "typer", "rich", "pandas")
+HEAVY = ("numpy", "pydantic", "scipy", "pyarrow", "matplotlib", "typer", "rich", "pandas", "numba", "torch", "cryptography")
 
 
 def loaded_after(statement: str) -> set[str]:
@@ -19,6 +19,12 @@ def test_import_is_lazy() -> None:
 
 def test_a_device_that_plans_its_power_loads_neither_scipy_nor_arrow() -> None:
     assert loaded_after("import fedtwin; fedtwin.plan_power") == {"numpy", "pydantic"}
+
+
+def test_neither_the_command_line_nor_a_board_s_agent_loads_what_only_a_simulation_needs() -> None:
+    assert loaded_after("import fedtwin.cli.app, fedtwin.live.agents, fedtwin.live.device.emulation") == {
+        *("numpy", "pydantic", "typer"),
+    }
 
 
 @pytest.mark.parametrize("name", [name for name in fedtwin.__all__ if name != "__version__"])

@@ -9,7 +9,18 @@ from tests.pages import ROOT, blocks_of, run_page, steps_of
 ALL = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").glob("*.md"))]
 ABOUT_THE_SOURCE = ["CONTRIBUTING.md"]
 """What it shows stands in the repository; tests/test_docs.py has it."""
-TAKE_MINUTES = ["README.md", "sweeps.md", "learning.md", "live.md", "own_code.md", "tutorial_researcher.md"]
+TAKE_MINUTES = [
+    "README.md",
+    "data.md",
+    "first_hour.md",
+    "sweeps.md",
+    "learning.md",
+    "live.md",
+    "model_out.md",
+    "own_code.md",
+    "tutorial_researcher.md",
+    "twin.md",
+]
 
 
 def to_be_run(page: Path) -> bool:
@@ -30,7 +41,8 @@ def test_a_page_works_as_it_stands(page: Path, tmp_path: Path) -> None:
 
 def test_every_page_with_commands_is_run() -> None:
     run = [page.name for page in ALL if to_be_run(page)]
-    assert {"README.md", "tutorial_researcher.md", "tutorial_engineer.md", "own_code.md", "sweeps.md", "live.md"} <= set(run)
+    tutorials = {"README.md", "tutorial_researcher.md", "tutorial_engineer.md", "first_hour.md"}
+    assert tutorials | {"own_code.md", "sweeps.md", "live.md"} <= set(run)
 
 
 def test_settings_that_a_page_shows_have_a_name_so_that_they_are_read() -> None:

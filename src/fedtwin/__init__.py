@@ -29,6 +29,7 @@ _HOME = {
     "plot": "fedtwin.figures.runs",
     "simulate": "fedtwin.sim",
     "sweep": "fedtwin.experiments.sweep",
+    "whatif": "fedtwin.whatif",
 }
 
 __all__ = [
@@ -53,6 +54,7 @@ __all__ = [
     "plot",
     "simulate",
     "sweep",
+    "whatif",
 ]
 
 if TYPE_CHECKING:
@@ -66,11 +68,23 @@ if TYPE_CHECKING:
     from fedtwin.policies import OraclePolicy, Policy
     from fedtwin.runs import Run, open_run
     from fedtwin.sim import Callback, Result, simulate
+    from fedtwin.whatif import whatif
+
+
+_OF_THE_SIMULATOR = ("fedtwin.experiments", "fedtwin.figures", "fedtwin.sim", "fedtwin.whatif")
 
 
 def __getattr__(name: str) -> Any:
     if name not in _HOME:
         raise AttributeError(f"module 'fedtwin' has no attribute {name!r}")
+    if _HOME[name].startswith(_OF_THE_SIMULATOR):
+        from fedtwin.extras import require_sim
+
+        require_sim(f"fedtwin.{name}")
+    elif _HOME[name] == "fedtwin.runs":
+        from fedtwin.extras import require
+
+        require(f"fedtwin.{name}", "sim", "pyarrow")
     return getattr(import_module(_HOME[name]), name)
 
 

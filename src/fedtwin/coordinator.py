@@ -81,6 +81,10 @@ class Coordinator:
         self._states: list[Any] = [self._first_state() for _ in twin.devices]
         self._asked: set[int] = set()
 
+    def use(self, knobs: Knobs) -> None:
+        """The policy's settings from now on."""
+        self._knobs = knobs
+
     def open_round(self) -> None:
         """The next round begins: every queue has grown by D_min, and everybody may be asked again."""
         self.round += 1
@@ -121,6 +125,10 @@ class Coordinator:
         self._ranks.append(len(self._ranks))
         self._states.append(self._first_state())
         return len(self._ranks) - 1
+
+    def resize(self, device: int, samples: int, at_s: float) -> None:
+        """The device has so many samples now."""
+        self.twin = update.resized(self.twin, device, samples, at_s)
 
     @property
     def ranks(self) -> Sequence[int]:

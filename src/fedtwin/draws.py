@@ -33,6 +33,7 @@ class Purpose(IntEnum):
     LOAD = 10
     AVAILABILITY = 11
     SENSING = 12
+    AUGMENTATION = 13
 
 
 def as_word(z: Any) -> Any:

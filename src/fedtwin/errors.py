@@ -17,6 +17,10 @@ class EnginesDifferError(CannotCompileError):
     """Compiled code of the user's own was caught doing something else than what is written."""
 
 
+class NotFinishedError(FedtwinError):
+    """A call was allowed some of its runs only: the next one goes on from there. The command line exits with code 4."""
+
+
 class UnfitCheckpointError(FedtwinError):
     """A checkpoint that is whole but not of this run."""
 

@@ -2,6 +2,7 @@
 
 import errno
 import os
+import re
 import stat
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -18,6 +19,12 @@ def plain_file(path: Path) -> Path:
     if kind != stat.S_IFREG:
         raise OSError(errno.EINVAL, f"it is {KINDS.get(kind, 'a device')}, not a file")
     return path
+
+
+def natural(name: str) -> tuple[tuple[int, int, str], ...]:
+    """The order of names as people have it: device-2 before device-10."""
+    parts = re.findall(r"\d+|\D+", name)
+    return tuple((0, int(part), "") if part.isdigit() else (1, 0, part) for part in parts)
 
 
 @contextmanager

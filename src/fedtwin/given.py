@@ -1,6 +1,8 @@
 """What a caller gives from Python, or one sentence where it is of another kind than is needed."""
 
+import errno
 import operator
+import os
 from collections.abc import Iterable, Mapping
 from math import nan
 from os import PathLike, fspath
@@ -19,6 +21,13 @@ def path_given(name: str, value: Any) -> Path:
     """A path, as text or as ``pathlib`` has it."""
     if not isinstance(value, str | PathLike) or not isinstance(fspath(value), str):
         raise wrong_kind(name, value, "a path")
+    try:
+        os.lstat(value)
+    except ValueError as error:
+        raise FedtwinError(f"{name} = {fspath(value)!r} is no path: {error}.") from None
+    except OSError as error:
+        if error.errno == errno.ENAMETOOLONG:
+            raise FedtwinError(f"{name} = '{fspath(value)[:60]}…' is too long for a path on this system.") from None
     return Path(value)
 
 

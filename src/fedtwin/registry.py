@@ -12,7 +12,7 @@ from typing import Literal
 from fedtwin.errors import FedtwinWarning
 
 Mode = Literal["async", "sync"]
-Kind = Literal["policies", "channels", "loads", "availabilities", "sensings", "aggregators"]
+Kind = Literal["policies", "channels", "loads", "availabilities", "sensings", "aggregators", "losses", "metrics", "optimisers"]
 
 POLICIES: dict[str, str] = {
     "cu-ucb": "fedtwin.policies.cu_ucb:POLICY",
@@ -41,6 +41,26 @@ AGGREGATORS: dict[str, str] = {
     "fedbuff": "fedtwin.learning.aggregation.fedbuff:RULE",
     "window": "fedtwin.learning.aggregation.window:RULE",
 }
+LOSSES: dict[str, str] = {
+    "cross-entropy": "fedtwin.learning.objectives.losses:cross_entropy",
+    "mse": "fedtwin.learning.objectives.losses:mse",
+    "mae": "fedtwin.learning.objectives.losses:mae",
+    "huber": "fedtwin.learning.objectives.losses:huber",
+    "bce": "fedtwin.learning.objectives.losses:bce",
+}
+METRICS: dict[str, str] = {
+    "accuracy": "fedtwin.learning.objectives.metrics:accuracy",
+    "f1": "fedtwin.learning.objectives.metrics:f1",
+    "exact-match": "fedtwin.learning.objectives.metrics:exact_match",
+    "rmse": "fedtwin.learning.objectives.metrics:rmse",
+    "mae": "fedtwin.learning.objectives.metrics:mae",
+    "r2": "fedtwin.learning.objectives.metrics:r2",
+}
+OPTIMISERS: dict[str, str] = {
+    "sgd": "fedtwin.learning.objectives.optimisers:sgd",
+    "momentum": "fedtwin.learning.objectives.optimisers:momentum",
+    "adam": "fedtwin.learning.objectives.optimisers:adam",
+}
 
 BUILT_IN: dict[Kind, dict[str, str]] = {
     "policies": POLICIES,
@@ -49,7 +69,26 @@ BUILT_IN: dict[Kind, dict[str, str]] = {
     "availabilities": AVAILABILITIES,
     "sensings": SENSINGS,
     "aggregators": AGGREGATORS,
+    "losses": LOSSES,
+    "metrics": METRICS,
+    "optimisers": OPTIMISERS,
 }
+
+
+@dataclass(frozen=True)
+class TaskNames:
+    """Fedtwin's own losses and metrics for a task; the first of each is what ``auto`` means."""
+
+    losses: tuple[str, ...]
+    metrics: tuple[str, ...]
+
+
+TASKS: dict[str, TaskNames] = {
+    "classification": TaskNames(("cross-entropy",), ("accuracy", "f1")),
+    "regression": TaskNames(("mse", "mae", "huber"), ("rmse", "mae", "r2")),
+    "multilabel": TaskNames(("bce",), ("f1", "exact-match")),
+}
+LOWER_IS_BETTER = ("rmse", "mae")
 
 
 def is_built_in(kind: Kind, name: str) -> bool:

@@ -166,6 +166,8 @@ def test_figure_writes_pictures_and_overwrites_nothing(cli: Cli, tmp_path: Path)
     done = cli("figure", "5", "--profile", "quick", "--out", "pictures")
     assert done.returncode == 0
     assert sorted(path.name for path in (tmp_path / "pictures").iterdir()) == ["figure_5.csv", "figure_5.png", "figure_5.svg"]
+    part = cli("figure", "5", "--profile", "quick", "--out", "more", "--runs", "1")
+    assert part.returncode == 4 and "Not finished: 1 of " in part.stderr and "the same command goes on" in part.stderr
     refused = cli("figure", "5", "--profile", "quick", "--out", "pictures")
     assert refused.returncode == 2 and "exists already" in refused.stderr
 
@@ -215,6 +217,7 @@ BAD = {
     "metric": (["compare", "--metric", "mean_costs"], "metric 'mean_costs' is unknown (did you mean mean_cost?)"),
     "metric of a training": (["compare", "--metric", "test_accuracy"], "there is no [learning] section"),
     "accuracy of nothing": (["compare", "--accuracy", "0.9"], "there is no [learning] section"),
+    "figure in no time": (["figure", "3", "--minutes", "0"], "minutes = 0.0 is not allowed"),
     "swept setting": (["figure", "3", "--set", "objective.min_mean_samples=1"], "it is what the figure sweeps"),
     "scheme of a figure": (["figure", "3", "--schemes", "Best"], "policy.name = 'Best'"),
     "plot of no run": (["plot", "there"], "'there' is not the folder of a run"),

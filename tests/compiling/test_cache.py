@@ -145,7 +145,7 @@ def test_a_run_with_a_changed_library_is_the_same_run(tmp_path: Path, monkeypatc
 
 def test_the_releases_that_are_known_are_those_that_are_asked_for() -> None:
     extras = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]["optional-dependencies"]
-    low, high = re.findall(r"(\d+)\.(\d+)", next(one for one in extras["fast"] if one.startswith("numba")))
+    low, high = re.findall(r"(\d+)\.(\d+)", next(one for one in extras["sim"] if one.startswith("numba")))
     assert tuple(map(int, low)) == cache.KNOWN_FROM and tuple(map(int, high)) == cache.KNOWN_BEFORE
     assert cache.why_unknown() is None
 

@@ -124,7 +124,7 @@ def test_an_entry_that_another_calls_can_still_be_called_from_python() -> None:
 
 def test_without_numba_one_sentence(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(translate, "find_spec", lambda _: None)
-    with pytest.raises(FedtwinError, match=r"pip install 'fedtwin\[fast\]'"):
+    with pytest.raises(FedtwinError, match=r"pip install 'fedtwin\[sim\]'"):
         compiled(inner)
 
 

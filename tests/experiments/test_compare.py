@@ -75,11 +75,11 @@ def test_time_and_energy_to_an_accuracy_are_paired(tmp_path: Path) -> None:
     base = {**SMALL, "learning.dataset": "digits", "learning.executor": "serial", "learning.evaluate_every_s": 0.5}
     names = ["CU-UCB", "Random"]
     runs = {name: simulate(scheme_config(load_config(overrides=base), name), out=tmp_path / name) for name in names}
-    accuracy = min(max(one.test_accuracy for one in run.evaluations) for run in runs.values())
+    accuracy = min(max(one.test_accuracy or 0.0 for one in run.evaluations) for run in runs.values())
     found = compare(base, names, seeds=1, accuracy=accuracy, workers=1)
     assert found.metrics == ("mean_cost", "time_to_accuracy_s", "energy_to_accuracy_j")
     for name, run in runs.items():
-        first = next(one for one in run.evaluations if one.test_accuracy >= accuracy)
+        first = next(one for one in run.evaluations if (one.test_accuracy or 0.0) >= accuracy)
         assert found.summaries[name][0]["time_to_accuracy_s"] == first.clock_s
         assert found.summaries[name][0]["energy_to_accuracy_j"] == first.energy_j
     again = compare([tmp_path / "CU-UCB", tmp_path / "Random"], accuracy=accuracy)

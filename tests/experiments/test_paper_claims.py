@@ -29,6 +29,7 @@ def test_the_order_of_the_schemes_is_significant() -> None:
         assert pairs[better, worse].mean_difference < 0 and pairs[better, worse].significant
 
 
+@pytest.mark.slow
 def test_the_reference_means_are_met() -> None:
     """The table in docs/symbols.md of an independent reference, T = 3000, within sampling error of five fleets."""
     expected = {"CU-UCB": 0.471, "As-Q-only": 0.488, "As-fairness": 0.581, "Sy-fairness": 0.689, "Random": 0.582}
@@ -76,5 +77,6 @@ def test_with_few_idle_devices_c1_is_missed_though_its_bound_allows_it() -> None
     assert 0.85 * 2.7 < least < 0.95 * 2.7
 
 
+@pytest.mark.slow
 def test_the_genie_is_the_yardstick() -> None:
     assert mean_cost("genie", 1500) < mean_cost("cu-ucb", 1500)

@@ -61,6 +61,7 @@ def test_rows_stand_in_the_order_of_the_grid_and_equal_direct_runs(tmp_path: Pat
         assert set(row) == {*expected, "objective.min_mean_samples", "fleet.channels", "failed"} and row["failed"] is None
 
 
+@pytest.mark.slow
 def test_the_bytes_do_not_depend_on_the_workers(tmp_path: Path) -> None:
     text = SPEC.replace("[7, 3]", "8").replace("rounds = 60", "rounds = 600")
     files = [bytes_of(sweep_in(tmp_path, text, f"out{workers}"), workers) for workers in (1, 2)]

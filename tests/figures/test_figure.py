@@ -1,13 +1,15 @@
 """``fedtwin.figure``: figures from Python, and figures with schemes and settings of one's own."""
 
+import shutil
 from pathlib import Path
+from typing import Any
 
 import pytest
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure as Picture
 from matplotlib.text import Text
 
-from fedtwin.errors import FedtwinError
+from fedtwin.errors import FedtwinError, NotFinishedError
 from fedtwin.experiments.specs.figure import load_experiment
 from fedtwin.figures.figure import figure
 from tests.conftest import mostly_slow
@@ -34,6 +36,20 @@ def test_a_policy_of_ones_own_stands_among_the_schemes(work: Path) -> None:
     assert isinstance(found.draw(), Picture)
     with pytest.raises(FedtwinError, match="exists already"):
         figure("3", profile="quick", schemes=["CU-UCB", "mine:POLICY"], settings=FEW, out="pictures", workers=1)
+
+
+def test_a_figure_in_parts_goes_on_in_a_copy_of_its_folder(work: Path) -> None:
+    asked: dict[str, Any] = {"profile": "quick", "schemes": "CU-UCB,Random", "settings": FEW, "workers": 1}
+    whole = figure("3", **asked, out="whole")
+    with pytest.raises(NotFinishedError, match=r"^15 of .* runs are finished and are kept in 'part/\.figure_3-"):
+        figure("3", **asked, out="part", runs=15)
+    shutil.copytree(work / "part", work / "elsewhere")
+    told: list[int] = []
+    found = figure("3", **asked, out="elsewhere", progress=told.append, minutes=60)
+    assert told[0] == 15 and [path.read_bytes() for path in found.paths] == [path.read_bytes() for path in whole.paths]
+    assert sorted(path.name for path in (work / "elsewhere").iterdir()) == sorted(path.name for path in found.paths)
+    with pytest.raises(FedtwinError, match="minutes and runs need a folder"):
+        figure("3", **asked, minutes=60)
 
 
 def test_without_a_folder_nothing_is_written(work: Path) -> None:

@@ -6,13 +6,14 @@ import pytest
 from matplotlib.figure import Figure
 from PIL import Image
 
+from fedtwin.experiments.analysis.learning_curves import SEED_COLUMNS, summary_rows
 from fedtwin.experiments.batches.batch import run_batch
 from fedtwin.experiments.specs.figure import FIGURES, Experiment, load_experiment
 from fedtwin.figures.kinds import TableRow
 from fedtwin.figures.kinds.accuracy import draw_accuracy
 from fedtwin.figures.kinds.total_queue import growth_at_the_end
-from fedtwin.figures.save import save_figure
-from fedtwin.figures.table import figure_jobs, figure_rows
+from fedtwin.figures.save import csv_bytes, save_figure
+from fedtwin.figures.table import Tables, figure_jobs, figure_tables
 from tests.conftest import mostly_slow
 
 
@@ -26,18 +27,27 @@ def tiny(figure: str) -> Experiment:
     return Experiment.model_validate(experiment)
 
 
+def tables_of(experiment: Experiment) -> Tables:
+    return figure_tables(experiment, "quick", run_batch(figure_jobs(experiment, "quick"), workers=1))
+
+
 def table_of(experiment: Experiment) -> list[TableRow]:
-    return figure_rows(experiment, "quick", run_batch(figure_jobs(experiment, "quick"), workers=1))
+    return tables_of(experiment).rows
 
 
 @pytest.mark.parametrize("figure", mostly_slow(FIGURES, "3", "4", "5", "regret", "decomposition", "theorem1"))
 def test_a_figure_is_a_picture_and_the_numbers_behind_it(figure: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("fedtwin.experiments.analysis.stationary.stationary_costs.__defaults__", (60,))
     experiment = tiny(figure)
-    table = table_of(experiment)
-    png, svg, data = save_figure(tmp_path, experiment, "(tiny)", table)
+    tables = tables_of(experiment)
+    table = tables.rows
+    png, svg, data, *others = save_figure(tmp_path, experiment, "(tiny)", tables)
+    assert [path.name for path in others] == [f"figure_{figure}_{name}.csv" for name in tables.others]
     with Image.open(png) as picture:
-        assert picture.size in ((1050, 690), (1500, 690), (1500, 1140)) and len(set(picture.convert("L").tobytes())) > 10
+        assert (
+            picture.size in ((1050, 690), (1500, 690), (1500, 1140), (2100, 690))
+            and len(set(picture.convert("L").tobytes())) > 10
+        )
     assert svg.read_text().lstrip().startswith("<?xml")
     with data.open(newline="") as lines:
         rows = list(csv.DictReader(lines))
@@ -46,10 +56,10 @@ def test_a_figure_is_a_picture_and_the_numbers_behind_it(figure: str, tmp_path: 
 
 
 @pytest.mark.slow
-def test_accuracy_is_tabulated_on_both_axes_and_at_common_ends() -> None:
+def test_accuracy_is_tabulated_on_all_axes_and_at_common_ends() -> None:
     table = table_of(tiny("digits"))
     schemes = tiny("digits").schemes
-    for axis in ("time", "energy"):
+    for axis in ("time", "energy", "cost"):
         for scheme in schemes:
             rows = [row for row in table if row["axis"] == axis and row["curve"] == scheme]
             assert [row["x"] for row in rows] == sorted(row["x"] for row in rows) and len(rows) > 3
@@ -60,20 +70,33 @@ def test_accuracy_is_tabulated_on_both_axes_and_at_common_ends() -> None:
             assert row["above_first"] == pytest.approx(row["test_accuracy"] - ends[0]["test_accuracy"])
 
 
+@pytest.mark.parametrize("average", ["ema", "none"])
+def test_the_summary_of_a_figure_is_made_of_the_csv_of_its_seeds(average: str, tmp_path: Path) -> None:
+    experiment = tiny("digits").with_changes(["CU-UCB", "Random"], {"run.rounds": 60, "learning.average": average})
+    tables = tables_of(experiment)
+    *_, seeds, summary = save_figure(tmp_path, experiment, "(tiny)", tables)
+    with seeds.open(newline="") as lines:
+        read = list(csv.DictReader(lines))
+    assert tuple(read[0]) == SEED_COLUMNS and {row["seed"] for row in read} == {"0", "1"}
+    assert summary.read_bytes() == csv_bytes(summary_rows(read, experiment.levels))
+    assert {row["model"] for row in tables.others["summary"]} == ({"averaged", "plain"} if average == "ema" else {"plain"})
+    assert all((row["plain_test_accuracy"] is not None) == (average == "ema") for row in tables.rows)
+
+
 def test_an_interval_of_accuracies_is_drawn_within_0_and_1() -> None:
-    row = {"curve": "one", "test_accuracy": 0.8, "low": -0.4, "high": 2.0}
-    table = [{**row, "axis": axis, "x": x} for axis in ("time", "energy") for x in (0.0, 1.0)]
+    row = {"curve": "one", "test_accuracy": 0.8, "low": -0.4, "high": 2.0, "plain_test_accuracy": None}
+    table = [{**row, "axis": axis, "x": x} for axis in ("time", "energy", "cost") for x in (0.0, 1.0)]
     picture = Figure()
     draw_accuracy(picture, tiny("digits"), table)
     shades = [path for axes in picture.axes for shade in axes.collections for path in shade.get_paths()]
     heights = [np.asarray(shade.vertices)[:, 1] for shade in shades]
-    assert [(height.min(), height.max()) for height in heights] == [(0.0, 1.0)] * 2
+    assert [(height.min(), height.max()) for height in heights] == [(0.0, 1.0)] * 3
 
 
 def test_the_same_table_gives_the_same_bytes(tmp_path: Path) -> None:
     experiment = tiny("3")
-    table = table_of(experiment)
-    one, two = (save_figure(tmp_path / name, experiment, "(tiny)", table) for name in ("one", "two"))
+    tables = tables_of(experiment)
+    one, two = (save_figure(tmp_path / name, experiment, "(tiny)", tables) for name in ("one", "two"))
     for first, second in zip(one, two, strict=True):
         assert first.read_bytes() == second.read_bytes(), first.name
 
@@ -83,7 +106,7 @@ def test_a_curve_that_still_grows_is_said_to(tmp_path: Path) -> None:
     for v in (1e4, 3e5):
         rows = [row for row in table if row["v"] == v]
         assert rows[-1]["flattened"] == (abs(rows[-1]["growth_over_last_fifth"]) < 0.02)
-    assert save_figure(tmp_path, tiny("5"), "", table)[1].read_text().count("over the last fifth") >= 4
+    assert save_figure(tmp_path, tiny("5"), "", Tables(table))[1].read_text().count("over the last fifth") >= 4
 
 
 def test_the_growth_of_a_curve_is_that_of_the_line_through_its_end_on_every_processor() -> None:

@@ -150,7 +150,7 @@ def test_canonical_forms_and_arrays_are_inverse() -> None:
 
 def test_digits_are_embedded() -> None:
     data = load_dataset("digits")
-    assert (len(data.y_train), len(data.y_test), data.classes, data.image_shape) == (1437, 360, 10, (1, 8, 8))
+    assert (len(data.y_train), len(data.y_test), data.classes, data.shape) == (1437, 360, 10, (1, 8, 8))
 
 
 def test_a_users_own_arrays(tmp_path: Path) -> None:
@@ -162,10 +162,10 @@ def test_a_users_own_arrays(tmp_path: Path) -> None:
     }
     np.savez(tmp_path / "good.npz", **good)
     data = load_dataset(str(tmp_path / "good.npz"))
-    assert data.image_shape == (1, 8, 8) and data.classes == 3
-    mean, std = data.normalisation()
-    assert float(mean[0]) == pytest.approx(good["x_train"].mean(), abs=1e-6)
-    assert float(std[0]) == pytest.approx(good["x_train"].std(), abs=1e-6)
+    assert data.shape == (1, 8, 8) and data.classes == 3
+    found = data.normalisation()
+    assert found.mean[0] == pytest.approx(good["x_train"].mean(), abs=1e-6)
+    assert found.std[0] == pytest.approx(good["x_train"].std(), abs=1e-6)
     for change, sentence in (
         ({"y_test": None}, "has no array y_test"),
         ({"y_test": np.arange(4)}, "with one label each"),
@@ -173,7 +173,7 @@ def test_a_users_own_arrays(tmp_path: Path) -> None:
         ({"y_test": np.arange(5) / 2}, "whole numbers from 0"),
         ({"x_test": np.full((5, 8, 8), np.nan)}, "finite"),
         ({"x_test": np.zeros((5, 9, 8))}, "differ in shape"),
-        ({"x_train": np.zeros((20, 8))}, "are not images"),
+        ({"x_train": np.zeros((20, 8))}, "are not rows"),
         ({"x_train": np.zeros((20, 0, 8))}, "are not images"),
         ({"x_test": np.zeros((5, 8, 8), np.longdouble)}, "x_test is .*, not uint8, float16, float32 or float64"),
         ({"x_test": np.zeros((5, 8, 8), np.int64)}, "x_test is int64, not uint8"),

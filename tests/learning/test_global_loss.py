@@ -27,7 +27,7 @@ def at(config: Config, seed: int) -> tuple[GlobalLoss, Weights, list[np.ndarray]
     """The loss of a fleet, and a model somewhere off the first one."""
     assert config.learning is not None
     data = load_dataset(config.learning.dataset)
-    workload = make_workload(config, data.image_shape, data.classes)
+    workload = make_workload(config, data.shape, data.outputs)
     shares = deal(data.y_train, config.run.seed, config.fleet.devices, config.learning.owned_samples, 0.5)
     _, weights = workload.initial()
     noise = np.random.default_rng(seed).normal(0, 0.05, weights.floats.shape).astype(np.float32)
@@ -37,9 +37,10 @@ def at(config: Config, seed: int) -> tuple[GlobalLoss, Weights, list[np.ndarray]
 def plainly(config: Config, weights: Weights, shares: list[np.ndarray]) -> tuple[float, np.ndarray]:
     """Σ D_n L_n / D by hand, device by device, in double precision."""
     data = load_dataset("digits")
-    mean, std = data.normalisation()
+    by = data.normalisation()
+    mean, std = np.array(by.mean, np.float32), np.array(by.std, np.float32)
     x = torch.tensor(((data.x_train.astype(np.float64) - mean) / std).transpose(0, 3, 1, 2))
-    workload = make_workload(config, data.image_shape, data.classes)
+    workload = make_workload(config, data.shape, data.outputs)
     network, (layout, _) = workload.network().double(), workload.initial()
     network.load_state_dict({name: torch.tensor(array.astype(np.float64)) for name, array in layout.unpack(weights).items()})
     total = torch.zeros((), dtype=torch.float64)
@@ -95,5 +96,8 @@ def test_without_it_the_columns_are_null_and_the_configuration_has_the_hash_it_h
     simulate(plain, out=tmp_path / "run")
     table = pq.read_table(tmp_path / "run" / "evaluations.parquet")
     assert table["gradient_norm2"].null_count == table["global_loss"].null_count == table.num_rows > 1
-    assert config_hash(load_config(overrides={"learning.dataset": "digits"})) == "929cbe75620f7ca6"
+    hashes = [
+        config_hash(load_config(overrides={"learning.dataset": "digits", "learning.average": how})) for how in ("none", "ema")
+    ]
+    assert hashes[0] == "929cbe75620f7ca6" != hashes[1], "an average gives other numbers"
     assert config_hash(plain) != config_hash(training())

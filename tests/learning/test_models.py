@@ -7,22 +7,24 @@ from fedtwin.errors import FedtwinError
 from fedtwin.learning.models import MODELS, build_model
 
 NETS = "tests.learning.own_networks"
-GREY, COLOUR = (1, 28, 28), (3, 32, 32)
+GREY, COLOUR, WINDOW = (1, 28, 28), (3, 32, 32), (2, 128)
 
 
-def size(name: str, shape: tuple[int, int, int]) -> int:
+def size(name: str, shape: tuple[int, ...]) -> int:
     return sum(parameter.numel() for parameter in build_model(name, shape, 10, 0).parameters())
 
 
 def test_sizes_are_the_published_ones() -> None:
     assert size("linear", GREY) == 7_850
     assert size("small-cnn", GREY) == 46_730
+    assert size("tcn", WINDOW) == 21_578
     assert size("resnet18", COLOUR) == 11_173_962, "ResNet-18 for CIFAR-10 with a 3×3 stem"
 
 
 @pytest.mark.parametrize("name", MODELS)
 def test_the_same_seed_gives_the_same_network(name: str) -> None:
-    one, same, other = (next(build_model(name, GREY, 10, seed).parameters()) for seed in (5, 5, 6))
+    shape = WINDOW if name == "tcn" else GREY
+    one, same, other = (next(build_model(name, shape, 10, seed).parameters()) for seed in (5, 5, 6))
     assert torch.equal(one, same) and not torch.equal(one, other)
 
 
@@ -54,7 +56,7 @@ def test_a_users_own_module(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> 
         ("nets:square", r"does not take images of shape \(1, 28, 28\)"),
         ("nets:number", "made a int"),
         ("nets:nothing", "cannot be loaded"),
-        ("best", "choose one of linear, mlp, small-cnn"),
+        ("best", "choose one of linear, mlp, tcn, small-cnn"),
     ):
         with pytest.raises(FedtwinError, match=sentence):
             build_model(name, GREY, 10, 0)

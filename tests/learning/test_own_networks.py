@@ -17,7 +17,7 @@ from fedtwin.learning.executors.cuda import Hub
 from fedtwin.learning.executors.cuda_one_by_one import OneByOneTrainer
 from fedtwin.learning.executors.cuda_trainers import make_trainer
 from fedtwin.learning.learner import Learner
-from fedtwin.live.device.trainers import TorchTrainer
+from fedtwin.live.device.torch_trainer import TorchTrainer
 from fedtwin.live.server.evaluator import initial_model
 from fedtwin.sim import resume, simulate
 from tests.conftest import mostly_slow
@@ -77,7 +77,7 @@ def loss_of(name: str, saved: dict[str, np.ndarray]) -> float:
     from fedtwin.learning.local import Images
     from fedtwin.learning.models import build_model
 
-    network = build_model(f"{NETS}:{name}", DIGITS.image_shape, 10, 0)
+    network = build_model(f"{NETS}:{name}", DIGITS.shape, 10, 0)
     network.load_state_dict({key: torch.from_numpy(value) for key, value in saved.items()}, strict=name != "tied")
     network.eval()
     images = Images(DIGITS)
@@ -95,7 +95,7 @@ def test_what_a_network_binds_anew_is_in_the_saved_model(tmp_path: Path) -> None
 def test_frozen_parameters_stay_and_tied_ones_are_one(tmp_path: Path) -> None:
     for name in ("frozen", "frozen_sequence"):
         config = training(name)
-        workload = make_workload(config, DIGITS.image_shape, 10)
+        workload = make_workload(config, DIGITS.shape, 10)
         layout, initial = workload.initial()
         simulate(config, out=tmp_path / name)
         saved, begun = load_file(tmp_path / name / "model.safetensors"), layout.unpack(initial)
@@ -111,7 +111,7 @@ def test_frozen_parameters_stay_and_tied_ones_are_one(tmp_path: Path) -> None:
 def test_the_gpu_trains_them_alike(name: str) -> None:
     """Its trainer, which runs here on the CPU."""
     config = training(name)
-    workload = make_workload(config, DIGITS.image_shape, 10)
+    workload = make_workload(config, DIGITS.shape, 10)
     trainer = make_trainer(workload, "float32", "cpu")
     assert isinstance(trainer, OneByOneTrainer)
     found, expected = simulate(config, executor=Hub(trainer).executor()), simulate(config)
@@ -156,7 +156,7 @@ def test_batches_of_two_of_an_odd_number_of_samples_train(name: str) -> None:
     changes = {"learning.batch_size": 2, "fleet.samples_min": 5, "fleet.samples_max": 7, "learning.learning_rate": 0.001}
     serial = simulate(training(name, **changes))
     assert serial.summary.refusals == 0
-    workload = make_workload(training(name, **changes), DIGITS.image_shape, 10)
+    workload = make_workload(training(name, **changes), DIGITS.shape, 10)
     by_tensors = simulate(training(name, **changes), executor=Hub(make_trainer(workload, "float32", "cpu")).executor())
     assert by_tensors.summary.test_loss == pytest.approx(serial.summary.test_loss, rel=1e-4)
 

@@ -8,6 +8,7 @@ from torch.nn import functional
 from fedtwin.config import load_config
 from fedtwin.learning.data import load_dataset
 from fedtwin.learning.executors import Workload, make_workload
+from fedtwin.learning.lessons import Lesson
 from fedtwin.learning.probe import Probe
 
 ORDER = np.arange(12, dtype=np.int64).reshape(1, 12)
@@ -17,7 +18,7 @@ def workload(batch_size: int) -> Workload:
     settings = {"learning.dataset": "digits", "learning.batch_size": batch_size, "learning.proximal": 2.0}
     config = load_config(overrides={**settings, "learning.learning_rate": 0.1})
     data = load_dataset("digits")
-    return make_workload(config, data.image_shape, data.classes)
+    return make_workload(config, data.shape, data.outputs)
 
 
 @pytest.mark.parametrize("batch_size", [1, 5])
@@ -25,7 +26,7 @@ def test_a_walk_ends_where_the_training_does(batch_size: int) -> None:
     work = workload(batch_size)
     _, start = work.initial()
     probe = Probe(work)
-    probe.submit(1, start, ORDER)
+    probe.submit(1, start, Lesson(ORDER, 0.1))
     end = probe.walk(start, ORDER)
     trained = probe.result(1).weights.floats
     probe.close()
@@ -37,7 +38,8 @@ def test_the_first_step_by_hand() -> None:
     work = workload(1)
     data = load_dataset("digits")
     _, start = work.initial()
-    mean, std = data.normalisation()
+    by = data.normalisation()
+    mean, std = np.array(by.mean, np.float32), np.array(by.std, np.float32)
     x = torch.tensor(((data.x_train[:1].astype(np.float32) - mean) / std).transpose(0, 3, 1, 2))
     label = torch.tensor(data.y_train[:1].astype(np.int64))
     network = work.network()

@@ -17,8 +17,8 @@ from fedtwin.learning.executors.cuda_trainers import make_trainer
 from fedtwin.learning.executors.serial import SerialExecutor
 from fedtwin.learning.layout import Weights
 from fedtwin.learning.learner import Learner
+from fedtwin.learning.lessons import Lesson
 from fedtwin.learning.local import Trained
-from fedtwin.learning.partition import Indices
 from fedtwin.sim import resume, simulate
 from tests.conftest import Cli, mostly_slow
 
@@ -67,14 +67,14 @@ class Spoilt(SerialExecutor):
 
     def __init__(self, config: Config, spoil: str) -> None:
         data = load_dataset("digits")
-        super().__init__(make_workload(config, data.image_shape, data.classes))
+        super().__init__(make_workload(config, data.shape, data.outputs))
         self._spoil = spoil
         self._spoilt: set[int] = set()
 
-    def submit(self, key: int, start: Weights, order: Indices) -> None:
-        if order.shape[1] == SAMPLES[POISONED]:
+    def submit(self, key: int, start: Weights, lesson: Lesson) -> None:
+        if lesson.order.shape[1] == SAMPLES[POISONED]:
             self._spoilt.add(key)
-        super().submit(key, start, order)
+        super().submit(key, start, lesson)
 
     def result(self, key: int) -> Trained:
         good = super().result(key)
@@ -141,16 +141,16 @@ def test_a_refused_upload_is_as_one_that_never_came(base: dict[str, Any], change
     for learner in (hit, spared):
         for device in (0, POISONED, 4, 5):
             learner.downloaded(device, 1)
-        assert learner.uploaded(0, 1, 0.1, 1.0) is not None
+        assert learner.uploaded(0, 1, 0.1) is not None
     before = hit.state(1)
-    assert hit.uploaded(POISONED, 1, 0.2, 1.0) is None
+    assert hit.uploaded(POISONED, 1, 0.2) is None
     after = hit.state(1)
     assert before.model is not None and after.model is not None and after.model.floats is before.model.floats
     assert after.version == before.version and same_bits(after.aggregator, before.aggregator)
     assert after.refusals == [(1, 0.2, POISONED, "values that are not finite")] and np.isnan(after.train_losses[-1])
     for learner in (hit, spared):
         learner.downloaded(1, 2)
-        losses = [learner.uploaded(device, 2, 0.3, 1.0) for device in (4, 1, 5)]
+        losses = [learner.uploaded(device, 2, 0.3) for device in (4, 1, 5)]
         learner.round_closed()
         assert None not in losses
     assert hit.model.floats.tobytes() == spared.model.floats.tobytes() != before.model.floats.tobytes()
@@ -178,7 +178,7 @@ def test_a_wrong_shape_that_stops_a_run_is_told_as_such(base: dict[str, Any]) ->
 def test_tensors_are_refused_like_arrays(base: dict[str, Any]) -> None:
     """The executor of the GPU, which trains here on the CPU, keeps its models as PyTorch's tensors."""
     config, data = load_config(overrides={**base, **MANY}), load_dataset("digits")
-    workload = make_workload(config, data.image_shape, data.classes)
+    workload = make_workload(config, data.shape, data.outputs)
     by_tensors = simulate(config, executor=Hub(make_trainer(workload, "float32", "cpu")).executor())
     by_arrays = simulate(config)
     assert by_tensors.summary.refusals == by_arrays.summary.refusals and by_arrays.summary.refusals

@@ -67,7 +67,7 @@ class SecureFleet:
     mqtt_port: int
 
     def credentials(self, who: str) -> Path:
-        return self.folder / who if who in ("edge", "evaluator") else self.folder / "devices" / who
+        return self.folder / who if who in ("edge", "evaluator", "operator", "viewer") else self.folder / "devices" / who
 
     async def connect(self, who: str, credentials: Path | None = None) -> Client:
         credentials = credentials or self.credentials(who)

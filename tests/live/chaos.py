@@ -17,6 +17,9 @@ import numpy as np
 from safetensors.numpy import load_file, save_file
 
 from fedtwin.live import LocalFleet
+from fedtwin.live.run.ledger import LEDGER_NAME, lines_after
+from fedtwin.live.run.model import digest_of
+from fedtwin.live.run.past import beginning_of, pasts_of, settings_of
 from tests.live.adding_device import SAMPLES
 
 Ledger = list[dict[str, Any]]
@@ -151,12 +154,32 @@ def fedasync_by_hand(model: Vector, start: Vector, upload: Vector, staleness: in
 def check(folder: Path, mix: Mix = fedasync_by_hand) -> dict[str, int]:
     """Every promise about a finished run, recomputed from its ledger and the devices' logs; raises where one is broken."""
     lines = (folder / "run" / "ledger.jsonl").read_text(encoding="utf-8").splitlines()
-    found = check_log([json.loads(line) for line in lines], folder / "run" / "model.safetensors", uploaded_in(folder), mix)
+    plain, served = (folder / "run" / name for name in ("model-plain.safetensors", "model.safetensors"))
+    model = plain if plain.exists() else served
+    found = check_log([json.loads(line) for line in lines], model, uploaded_in(folder), mix)
     summary = json.loads((folder / "run" / "summary.json").read_text(encoding="utf-8"))
     assert summary["uploads_applied"] == found["applied"] == summary["model_version"]
     assert summary["rounds"] == found.pop("counted")
     assert summary["rounds_given_up"] == found["in_vain"], "a round that came to nothing was counted wrongly"
     return found
+
+
+def check_stopped(run: Path, uploaded: set[str]) -> dict[str, int]:
+    """The same of a run that was stopped before its end, and the replay of its ledger: from every snapshot, and of all."""
+    ledger = run / LEDGER_NAME
+    log = [json.loads(line) for line in lines_after(ledger, 0)]
+    newest = max((run / "models").glob("model-*.safetensors"), key=lambda path: int(path.stem.rpartition("-")[2]))
+    found = check_log(log, newest, uploaded)
+    last = next(event for event in reversed(log) if event["kind"] == "applied")
+    assert digest_of(newest.read_bytes()) == last["model_sha256"], "the newest model is not the one of the ledger"
+    assert not [event for event in log if event["kind"] == "quarantined"], "an honest device was locked out"
+    states = []
+    for past in pasts_of(run, settings_of(run, beginning_of(run))):
+        past.replay()
+        states.append(past.state.snapshot())
+    assert all(state == states[-1] for state in states), "a snapshot and the lines after it give another state than all lines"
+    assert states[-1]["progress"]["given_up"] == found["in_vain"], "a round that came to nothing was counted wrongly"
+    return {**found, "lines": len(log), "snapshots": len(states) - 1}
 
 
 def check_log(log: Ledger, model: Path, uploaded: set[str], mix: Mix = fedasync_by_hand) -> dict[str, int]:

@@ -4,7 +4,7 @@ import json
 import subprocess
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +12,7 @@ import numpy as np
 from safetensors.numpy import save_file
 
 from fedtwin.live import LocalFleet
+from fedtwin.live.run.ledger import LEDGER_NAME, first_lines, segment_path
 from fedtwin.supervision import Process
 from tests.conftest import FEDTWIN
 
@@ -34,11 +35,10 @@ def until(condition: Callable[[], Any], what: str, limit_s: float = LIMIT_S) -> 
 
 
 def ledger_of(run: Path) -> list[dict[str, Any]]:
-    """All whole lines."""
-    with suppress(FileNotFoundError):
-        lines = (run / "ledger.jsonl").read_bytes().split(b"\n")[:-1]
-        return [json.loads(line) for line in lines]
-    return []
+    """All whole lines, of all segments."""
+    ledger = run / LEDGER_NAME
+    lines = [line for first in first_lines(ledger) for line in segment_path(ledger, first).read_bytes().split(b"\n")[:-1]]
+    return [json.loads(line) for line in lines]
 
 
 def events_of(run: Path, kind: str) -> list[dict[str, Any]]:

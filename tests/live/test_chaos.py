@@ -7,6 +7,8 @@ from pathlib import Path
 import pytest
 
 from tests.live.chaos import Fleet, Ledger, change_ledger, check, copy_without_broker, places, queue_lost
+from tests.live.chaos_plan import FULL_DISKS_A_KILL, KILLS, PAUSES_A_KILL, counted, schedule
+from tests.live.chaos_storm import stormed
 
 
 def tortured(folder: Path, *, seed: int, kills: int, rounds: int, devices: int, limit_s: float) -> Fleet:
@@ -37,6 +39,27 @@ def test_a_run_survives_a_hundred_kills(tmp_path: Path) -> None:
     assert fleet.kills["edge"] >= 10 and fleet.kills["broker"] >= 10
     assert all(fleet.kills.get(f"device-{number}", 0) for number in range(5))
     assert counts["tasks"] > 2000 and counts["resumed"] >= 10 and counts["given_up"] > 0
+
+
+@pytest.mark.slow
+def test_a_run_survives_a_thousand_kills_with_pauses_empty_stores_and_full_disks(tmp_path: Path) -> None:
+    """Edge server, standby, broker and devices; uploads of new tasks are mixed in after every step."""
+    try:
+        storm, counts = stormed(tmp_path, seed=14, kills=1000)
+    except PermissionError as error:
+        pytest.skip(str(error))
+    done = storm.done
+    assert sum(number for (what, _), number in done.items() if what == "kill") == 1000
+    assert all(done["kill", whom] >= 100 for whom in KILLS) and all(done["pause", whom] >= 15 for whom in PAUSES_A_KILL)
+    assert done["empty store", "broker"] >= 10 and all(done["full disk", whom] >= 5 for whom in FULL_DISKS_A_KILL)
+    assert counts["resumed"] >= 100 and counts["applied"] > 1000 and counts["uploaded"] > 1000 and counts["given_up"] > 0
+
+
+def test_a_schedule_has_the_kills_it_is_asked_for_and_is_the_same_again() -> None:
+    steps = schedule(14, 1000)
+    assert steps == schedule(14, 1000) != schedule(15, 1000)
+    assert sum(number for (what, _), number in counted(steps).items() if what == "kill") == 1000
+    assert not steps[-1].rushed and any(len(step.faults) > 2 for step in steps)
 
 
 def doubled(ledger: Ledger) -> None:

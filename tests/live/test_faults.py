@@ -241,6 +241,9 @@ def test_a_run_whose_rounds_came_to_nothing(tmp_path: Path) -> None:
         fleet.device("d0", fleet.url(), "--no-training", "--samples", 40, "--radio", "emulated", "--distance-m", 100_000)
         assert fleet.ended("edge") == 3
         assert re.search(r"error: No upload was mixed in: declined: (power|energy)-limit \(\d+\)", fleet.log("edge"))
+        log, enough = fleet.log("edge"), r"objective\.max_\w+ = .* too tight, .* would let 90 % of the devices take part"
+        assert re.search(rf"error   everybody declines, nothing is trained: {enough}", log), "at once"
+        assert re.search(rf"error: No upload was mixed in: .*{enough}", log)
         assert (fleet.run / "summary.json").exists()
 
 

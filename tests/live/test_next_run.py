@@ -6,6 +6,8 @@ import time
 from pathlib import Path
 from statistics import median
 
+import pytest
+
 from fedtwin.config import load_config
 from fedtwin.live.device.delivery import PUBLISH_TIMEOUT_S
 from fedtwin.world.world import World
@@ -90,6 +92,7 @@ def test_a_fleet_in_a_file_is_not_emulated_by_whoever_has_no_such_file(tmp_path:
         assert "--run 'other' is not the name of the run" in fleet.log("edge")
 
 
+@pytest.mark.slow
 def test_a_new_edge_server_that_is_frozen_when_its_devices_say_hello(tmp_path: Path) -> None:
     """They say it again until they are answered."""
     settings = {"fleet__devices": 1, "fleet__channels": 1, "live__heartbeat_s": 0.3}

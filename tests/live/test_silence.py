@@ -1,5 +1,6 @@
 """A device that falls silent with a task: given up at its deadline, its channel goes to another, its late upload is judged."""
 
+import json
 import signal
 import time
 from pathlib import Path
@@ -95,3 +96,24 @@ def test_an_edge_server_that_pauses_does_not_make_its_devices_pay(tmp_path: Path
         fleet.wait_for("applied", count=len(events_of(fleet.run, "applied")) + 3)
         assert not events_of(fleet.run, "given-up") and not events_of(fleet.run, "refused")
         assert not events_of(fleet.run, "status")
+
+
+@pytest.mark.slow
+def test_a_broker_that_pauses_does_not_make_the_devices_pay(tmp_path: Path) -> None:
+    """Deadlines that pass while it stands still wait for what it has, also before anybody has noticed."""
+    with plant(tmp_path) as fleet:
+        fleet.new_edge(
+            "--rounds", 100_000, fleet__devices=4, fleet__channels=4, live__late="refuse", live__deadline_margin_s=2.0,
+            live__heartbeat_s=0.2, live__offline_after_s=60.0, live__ask_timeout_s=30.0,
+        )  # fmt: skip
+        url = fleet.url()
+        for number in range(4):
+            fleet.device(f"d{number}", url, "--no-training", "--samples", 40, "--radio", "emulated", "--distance-m", 150)
+        fleet.wait_for("applied", count=8)
+        broker = json.loads((fleet.run / "broker" / "broker.json").read_text())["pid"]
+        for _ in range(3):
+            applied = len(events_of(fleet.run, "applied"))
+            with frozen(broker):
+                time.sleep(6.0)
+            fleet.wait_for("applied", count=applied + 8)
+        assert not events_of(fleet.run, "given-up") and not events_of(fleet.run, "refused")

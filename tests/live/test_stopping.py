@@ -33,6 +33,10 @@ def check_it_was_stopped(fleet: Plant, stops: int) -> None:
     assert ledger[-1]["kind"] == "stopped" and ledger[-1]["finished"] is False
     assert len(events_of(fleet.run, "stopped")) == stops
     assert not (fleet.run / "summary.json").exists() and not (fleet.run / ".lock").exists()
+    so_far = json.loads((fleet.run / "summary-so-far.json").read_text(encoding="utf-8"))
+    newest = max((fleet.run / "models").glob("model-*.safetensors"))
+    assert so_far["unfinished"] and so_far["model_version"] == int(newest.stem.removeprefix("model-"))
+    assert (fleet.run / "model.safetensors").read_bytes() == newest.read_bytes()
     tasks = pq.read_table(fleet.run / "tasks.parquet").to_pylist()
     assert len(tasks) == len(events_of(fleet.run, "dispatched"))
     assert {row["outcome"] for row in tasks} == {"applied"}, "a stop waits for what is on its way"
@@ -80,6 +84,7 @@ def test_a_run_is_stopped_twice_and_goes_on_to_its_end(tmp_path: Path) -> None:
         assert len(events_of(fleet.run, "resumed")) == 2 and len(events_of(fleet.run, "began")) == 1
         assert {event["reason"] for event in events_of(fleet.run, "declined")} <= {"not connected"}
         summary = json.loads((fleet.run / "summary.json").read_text(encoding="utf-8"))
+        assert summary["ended_by"] == f"run.rounds = {ROUNDS}" and not (fleet.run / "summary-so-far.json").exists()
         assert summary["rounds"] + summary["passed_rounds"] == ROUNDS and summary["tasks_given_up"] == 0
         assert passed_with_everybody_there(ledger_of(fleet.run)) == 0, "only while the devices come back"
         versions = [event["version"] for event in events_of(fleet.run, "applied")]

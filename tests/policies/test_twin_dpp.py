@@ -59,6 +59,7 @@ def test_sounding_closes_most_of_the_gap_to_the_genie_and_old_gains_less() -> No
     assert 0.1 < closed["mean"] < closed["sounded"] - 0.2
 
 
+@pytest.mark.slow
 def test_nobody_starves() -> None:
     for gain in ("current", "last-heard", "mean"):
         assert run("twin-dpp", gain).summary.least_mean_samples > 0.8

@@ -42,6 +42,7 @@ def test_a_changed_file_is_one_sentence(tmp_path: Path, name: str) -> None:
         read_rounds(folder) if name == "rounds.parquet" else compare_folders([folder])
 
 
+@pytest.mark.slow
 def test_a_digit_flipped_in_a_summary_does_not_reach_a_comparison(tmp_path: Path) -> None:
     for name in ("CU-UCB", "Random"):
         assert run_cli("run", "--policy", name, "--rounds", 30, "--out", name, cwd=tmp_path).returncode == 0

@@ -114,6 +114,7 @@ def small_disk(tmp_path: Path) -> Iterator[Path]:
     subprocess.run(["umount", "--lazy", str(place)], check=True)
 
 
+@pytest.mark.slow
 def test_the_command_line_on_a_disk_that_is_really_full(small_disk: Path, tmp_path: Path) -> None:
     def fedtwin(*arguments: object) -> subprocess.CompletedProcess[str]:
         command = [*FEDTWIN, *map(str, arguments)]

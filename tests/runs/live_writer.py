@@ -23,7 +23,7 @@ def main(folder: Path, uploads: int) -> None:
         ledger.write(line[20:])
     live.core.apply(stopped)
     time.sleep(0.1)
-    write_records(folder, live.core)
+    write_records(folder, live.core, live.model)
     live.close()
 
 

@@ -34,6 +34,7 @@ def rows_of(news: list[News]) -> pa.Table:
     return pa.concat_tables([one.rounds for one in news])
 
 
+@pytest.mark.slow
 def test_a_simulation_that_another_process_writes(tmp_path: Path) -> None:
     out = tmp_path / "run"
     command = [*FEDTWIN, "run", "--rounds", "40000", "--set", "run.engine=readable", "--out", str(out)]

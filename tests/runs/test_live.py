@@ -86,23 +86,25 @@ def test_the_twin_at_every_moment_is_the_one_the_server_had(seed: int, steps: in
 
 @pytest.mark.parametrize("seed", range(6))
 def test_the_tables_of_a_ledger_are_those_written_at_the_end(tmp_path: Path, seed: int) -> None:
-    live = played(tmp_path / "run", seed, 200)
+    live = played(tmp_path / "run", seed, 600)
     before = open_run(tmp_path / "run")
     summary = before.summary
     assert summary["unfinished"] is True and summary["live"] is True and not before.finished
     tables = [getattr(before, name) for name in TABLES]
     live.commit(events.Stopped(at_s=live.core.last_at_s, finished=True))
-    write_records(tmp_path / "run", live.core)
+    write_records(tmp_path / "run", live.core, live.model)
     live.close()
     run = open_run(tmp_path / "run")
     assert run.finished and run.summary == json.loads((tmp_path / "run" / "summary.json").read_text())
     assert summary.keys() - run.summary.keys() == {"unfinished"}
     assert summary["virtual_time_s"] <= run.summary["virtual_time_s"]  # the end is an event too
-    assert all(summary[key] == value for key, value in run.summary.items() if key != "virtual_time_s")
+    assert summary["ended_by"] is None and isinstance(run.summary["ended_by"], str)
+    assert all(summary[key] == value for key, value in run.summary.items() if key not in ("virtual_time_s", "ended_by"))
     assert_same_tables(run, before)
     assert tables[2].num_rows == run.rounds.num_rows > 0 and run.tasks.num_rows > 0
     assert run.twin() == before.twin() == live.core.twin
-    assert np.array_equal(run.weights["w"], live.model.weights.floats)
+    assert np.array_equal(run.weights["w"], live.model.served.floats)
+    assert np.array_equal(before.weights["w"], live.model.weights.floats), "while it goes on: what devices download"
 
 
 def test_what_is_read_while_it_is_written(tmp_path: Path) -> None:
@@ -187,7 +189,7 @@ def test_tables_left_by_a_stop_are_not_believed_once_the_run_went_on(tmp_path: P
     live = begun(tmp_path / "run")
     sent = dispatch(live)
     live.commit(events.Stopped(at_s=live.now_s(), finished=False))
-    write_records(tmp_path / "run", live.core)
+    write_records(tmp_path / "run", live.core, live.model)
     live.close()
     again = opening.resume(tmp_path / "run")
     deliver(again, sent, weights(1.0))
@@ -197,3 +199,19 @@ def test_tables_left_by_a_stop_are_not_believed_once_the_run_went_on(tmp_path: P
     shutil.rmtree(tmp_path / "run" / "models")
     with pytest.raises(FedtwinError, match="has no model"):
         _ = run.weights
+
+
+def test_a_run_at_rest_has_its_tables_as_they_were(tmp_path: Path) -> None:
+    """They are made after more was read on, and are those of the moment before."""
+    live = played(tmp_path / "run", seed=7, steps=120)
+    next_news = open_run(tmp_path / "run").reporter()
+    resting = next_news().run.at_rest()
+    before = open_run(tmp_path / "run")
+    before.tasks  # noqa: B018
+    driver = Driver(live, 8)
+    for _ in range(120):
+        driver.step()
+    now = next_news().run
+    assert now.tasks.num_rows > before.tasks.num_rows
+    assert_same_tables(resting, before)
+    live.close()

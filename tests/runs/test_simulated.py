@@ -22,6 +22,7 @@ from fedtwin.config import build_config, load_config
 from fedtwin.errors import FedtwinWarning
 from fedtwin.records import folder as records_folder
 from fedtwin.records.checksums import write_checked
+from fedtwin.records.tables import ADDED_LATER
 from fedtwin.sim.run import resume
 from tests.conftest import FEDTWIN
 from tests.runs.test_history import SETTINGS, quiet
@@ -341,11 +342,11 @@ def test_a_run_whose_mark_is_gone_is_no_run(tmp_path: Path) -> None:
 
 
 @pytest.mark.filterwarnings("ignore:.*has no SHA256SUMS")
-def test_evaluations_from_before_there_were_gradients_have_none(tmp_path: Path) -> None:
+def test_evaluations_from_before_there_were_gradients_averages_and_costs_have_none(tmp_path: Path) -> None:
     simulate({"run.rounds": 8, "learning.dataset": "digits", "learning.executor": "serial"}, out=tmp_path / "run")
-    file = tmp_path / "run" / "evaluations.parquet"
-    pq.write_table(pq.read_table(file).drop_columns(["global_loss", "gradient_norm2"]), file)
+    file, later = tmp_path / "run" / "evaluations.parquet", ADDED_LATER
+    pq.write_table(pq.read_table(file).drop_columns(list(later)), file)
     (tmp_path / "run" / "SHA256SUMS").unlink()
     found = open_run(tmp_path / "run").evaluations
-    assert found.num_rows and found["global_loss"].null_count == found.num_rows == found["gradient_norm2"].null_count
+    assert found.num_rows and {found[name].null_count for name in later} == {found.num_rows}
     assert found["test_loss"].null_count == 0

@@ -293,6 +293,7 @@ def test_trace_and_learning_are_for_the_readable_engine(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("max_time_s", mostly_slow([0.6, 1.0], 0.6))
+@pytest.mark.slow
 def test_all_policies_in_one_process_choose_as_their_scans_do(monkeypatch: pytest.MonkeyPatch, max_time_s: float) -> None:
     """One after the other, also with code read from disk: none may end up with the functions of another."""
     shape = {"fleet.devices": 1500, "fleet.channels": 50, "run.rounds": 8000}

@@ -171,9 +171,9 @@ def test_only_who_is_in_time_is_averaged(monkeypatch: pytest.MonkeyPatch) -> Non
     mixed: list[tuple[int, int]] = []
     uploaded = Learner.uploaded
 
-    def noted(self: Learner, device: int, round_: int, clock_s: float, energy_j: float) -> float | None:
+    def noted(self: Learner, device: int, round_: int, clock_s: float) -> float | None:
         mixed.append((round_, device))
-        return uploaded(self, device, round_, clock_s, energy_j)
+        return uploaded(self, device, round_, clock_s)
 
     monkeypatch.setattr(Learner, "uploaded", noted)
     by_round, result = sync_rows(**LEARNING, **{"run.sync_timeout_s": 0.55})
@@ -182,6 +182,7 @@ def test_only_who_is_in_time_is_averaged(monkeypatch: pytest.MonkeyPatch) -> Non
     assert 0 < len(mixed) < 24
     assert all((row["train_loss"] is None) == row["dropped"] for row in rows)
     assert result.evaluations[-1].energy_j == pytest.approx(sum(row["compute_j"] + row["upload_j"] for row in rows))
+    assert result.evaluations[-1].cost_spent == pytest.approx(sum(row["cost"] for row in rows))
 
 
 @pytest.mark.filterwarnings("ignore:Every upload was dropped")

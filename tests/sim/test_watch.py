@@ -85,6 +85,7 @@ def broken(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(guarded, "compiled_math", lambda: module)
 
 
+@pytest.mark.slow
 def test_a_difference_stops_compiled_and_starts_auto_again_readably(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("FEDTWIN_CACHE", str(tmp_path / "cache"))
     broken(monkeypatch)

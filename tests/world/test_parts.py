@@ -101,6 +101,7 @@ def run(folder: Path, engine: str, out: Path | None = None, **changes: Any) -> R
 
 
 @pytest.mark.parametrize("mode", mostly_slow(["async", "sync"], "async"))
+@pytest.mark.slow
 def test_both_engines_give_the_same_rows_and_a_replay_the_same_twin(folder: Path, mode: str) -> None:
     for settings in (
         {},

@@ -1,6 +1,7 @@
-"""The command line. Bad input is one sentence on standard error and exit code 2; a run in which nobody was selected is 3, an
-interruption 130, output that nobody reads 141."""
+"""The command line. Bad input is one sentence on standard error and exit code 2; a run in which nobody was selected is 3,
+a figure that is not finished within its limits 4, an interruption 130, output that nobody reads 141."""
 
+import errno
 import sys
 import warnings
 from pathlib import Path
@@ -26,6 +27,11 @@ def main() -> None:
         code = BAD_INPUT
     except KeyboardInterrupt:
         code = INTERRUPTED
+    except OSError as error:
+        if error.errno != errno.ENAMETOOLONG:
+            raise
+        print(f"error: the path '{str(error.filename)[:60]}…' is too long for this system.", file=sys.stderr)
+        code = BAD_INPUT
     except Exception as error:
         if not hasattr(error, "format_message"):
             raise

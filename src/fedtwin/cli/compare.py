@@ -7,6 +7,7 @@ import typer
 
 from fedtwin.cli.options import JsonOption, RayOption, RoundsOption, SeedOption, SetOption, WorkersOption, settings_of
 from fedtwin.cli.screen import interval, number, print_json, print_table, say
+from fedtwin.extras import require_sim
 
 SHOWN = {
     "mean_time_s": ("time s", ".3f"),
@@ -17,9 +18,10 @@ SHOWN = {
     "least_mean_samples": ("least samples", ".2f"),
     "total_queue": ("total queue", ".0f"),
     "test_accuracy": ("accuracy", ".3f"),
+    "test_metric": ("metric", ".3g"),
 }
 
-OF_SOME_RUNS = ("test_accuracy", "drops", "wasted_energy_j")
+OF_SOME_RUNS = ("test_accuracy", "test_metric", "drops", "wasted_energy_j")
 PER_ROUND, MARK = ("least_mean_samples", "total_queue"), "*"
 NOTE = f"{MARK} per synchronous round, of up to M selections: not to be held against a round of one selection."
 
@@ -47,6 +49,7 @@ def compare(
     as_json: JsonOption = False,
 ) -> None:
     """Compare schemes on the same worlds, with paired differences; or finished run folders, without running anything."""
+    require_sim("fedtwin compare")
     from fedtwin.experiments.compare import compare as run_comparison
 
     several = paths is not None and len(paths) > 1

@@ -1,5 +1,6 @@
-"""``fedtwin data``: list, fetch and verify data sets, and picture who holds what."""
+"""``fedtwin data``: list, fetch and verify data sets, make up sensor data, and picture who holds what."""
 
+from enum import StrEnum
 from pathlib import Path
 from typing import Annotated
 
@@ -8,8 +9,11 @@ import typer
 from fedtwin.cli.options import ConfigFile, SeedOption, SetOption, configuration
 from fedtwin.cli.screen import print_table
 from fedtwin.errors import FedtwinError
+from fedtwin.extras import require_sim
 
-data_app = typer.Typer(help="List, fetch and verify data sets; picture who holds what.", rich_markup_mode=None)
+data_app = typer.Typer(
+    help="List, fetch and verify data sets; make up sensor data; picture who holds what.", rich_markup_mode=None
+)
 NameArgument = Annotated[str, typer.Argument(metavar="NAME", help="fashion-mnist or cifar-10.")]
 
 
@@ -59,6 +63,31 @@ def verify(name: NameArgument) -> None:
     typer.echo(f"{name}: all checksums match")
 
 
+class Target(StrEnum):
+    """What the windows are made for."""
+
+    classification = "classification"
+    regression = "regression"
+    multilabel = "multilabel"
+
+
+@data_app.command(name="make-sensors")
+def make_sensors(
+    out: Annotated[Path, typer.Argument(metavar="OUT", help="New folder: one file per board, and test.npz.")],
+    boards: Annotated[int, typer.Option(min=1, max=1000, help="Boards, each on a machine of its own.")] = 4,
+    samples: Annotated[int, typer.Option(min=2, max=1_000_000, help="Windows of a board.")] = 300,
+    task: Annotated[
+        Target, typer.Option(help="One fault or none; hours of remaining life; or several faults at once.")
+    ] = Target.classification,
+    seed: Annotated[int, typer.Option(min=0, help="The same seed gives the same files.")] = 0,
+) -> None:
+    """Make up windows of vibration and current, with faults to detect, for boards that each have seen mostly one of them."""
+    from fedtwin.learning.data.sensors import make_sensors as make
+
+    for path in make(out, task.value, boards, samples, seed):
+        typer.echo(str(path))
+
+
 @data_app.command()
 def plot(
     config_file: ConfigFile = None,
@@ -68,6 +97,7 @@ def plot(
     overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace a picture that is there.")] = False,
 ) -> None:
     """Draw how many samples of which class every device holds."""
+    require_sim("fedtwin data plot")
     from fedtwin.figures.partition import save_partition
 
     save_partition(configuration(config_file, assignments, seed=seed), out, overwrite=overwrite)

@@ -1,6 +1,10 @@
 """``fedtwin device`` and ``fedtwin evaluator``: the agents of a live fleet."""
 
-from typing import Annotated
+import logging
+import shutil
+from importlib.util import find_spec
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -15,6 +19,9 @@ from fedtwin.cli.live_options import (
     begin_command,
 )
 from fedtwin.errors import FedtwinError
+
+if TYPE_CHECKING:
+    from fedtwin import live
 
 
 def device(
@@ -39,8 +46,18 @@ def device(
     max_power_w: Annotated[
         float | None, typer.Option(min=1e-12, help="p_n^max of this device's radio; the run's radio.max_power_w by default.")
     ] = None,
+    calibration: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="Made by fedtwin calibrate; a board without one measures itself.")
+    ] = None,
     credentials: CredentialsOption = None,
     insecure: InsecureOption = False,
+    accept_code: Annotated[
+        bool, typer.Option("--accept-code", help="Take a model of the run's own from an edge server that says --ship-code.")
+    ] = False,
+    code_digest: Annotated[
+        str | None,
+        typer.Option(metavar="DIGEST", help="Run no other code of the run's own than this, which the server's log shows."),
+    ] = None,
     log_level: LogLevel = "info",
     log_format: LogFormat = "text",
 ) -> None:
@@ -50,6 +67,8 @@ def device(
         raise FedtwinError("--command and --no-training need --samples N: how many samples one training takes.")
     if command is not None and no_training:
         raise FedtwinError("--command and --no-training exclude each other.")
+    if calibration is not None and (emulate is not None or radio != "measured"):
+        raise FedtwinError("--calibration is of a board: an emulated device has the numbers of the run's settings.")
     from fedtwin import live
 
     trainer: live.Trainer = live.TorchTrainer(name, data, samples, emulate, code)
@@ -57,6 +76,7 @@ def device(
         trainer = live.CommandTrainer(command, samples)
     elif no_training and samples is not None:
         trainer = live.NoTrainer(samples)
+    _check_training(trainer, data, command, emulated=emulate is not None)
     live.run_device(
         name,
         servers_of(server),
@@ -67,9 +87,28 @@ def device(
         fleet_device=emulate,
         cpu_hz=cpu_hz,
         max_power_w=max_power_w,
+        calibration=calibration,
         credentials=credentials,
         insecure=insecure,
+        accept_code=accept_code,
+        code_digest=code_digest,
     )
+
+
+def _check_training(trainer: "live.Trainer", data: str | None, command: str | None, *, emulated: bool) -> None:
+    """What is missing for it is said before anybody is spoken to."""
+    from fedtwin import live
+    from fedtwin.live.logs import say
+
+    if isinstance(trainer, live.CommandTrainer) and shutil.which(trainer.program) is None:
+        raise FedtwinError(f"--command {command!r} cannot be run: there is no program {trainer.program!r} here.")
+    if isinstance(trainer, live.TorchTrainer):
+        if find_spec("torch") is None:
+            raise FedtwinError("Training here needs PyTorch: pip install 'fedtwin[learn]', or give --command.")
+        if data is not None and Path(data).suffix and not Path(data).exists():
+            raise FedtwinError(f"--data {data!r} is not there: put this device's samples there, or name another place.")
+        if data is None and not emulated:
+            say(logging.INFO, "no --data and no --command: trains on the run's own data set, if that is here")
 
 
 def evaluator(

@@ -1,6 +1,7 @@
 """``fedtwin live demo``: a whole fleet on this machine."""
 
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from itertools import count
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -8,8 +9,10 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from fedtwin.cli.options import JsonOption, PolicyOption, SeedOption, SetOption
+from fedtwin.cli.page import PageOption, PagePort, page_beside
 from fedtwin.cli.screen import number, print_json, print_table, progress_bar
 from fedtwin.config import parse_assignment
+from fedtwin.extras import require, require_edge
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -33,9 +36,13 @@ def demo(
     seed: SeedOption = None,
     time_scale: Annotated[float | None, typer.Option(help="Wall seconds per second of the run's clock.")] = None,
     assignments: SetOption = None,
+    page: PageOption = False,
+    page_port: PagePort = 8080,
     as_json: JsonOption = False,
 ) -> None:
     """Train digits on a fleet of this machine's processes: a broker, an edge server and eight unlike devices."""
+    require_edge("fedtwin live demo")
+    require("fedtwin live demo", "learn", "torch")
     from fedtwin.cli.edge import print_summary
     from fedtwin.live.demo import check_demo, demo_config, run_demo
     from fedtwin.live.run.tables import read_tasks
@@ -46,13 +53,18 @@ def demo(
     check_demo(out)
     joined = count(1)
     typer.echo(f"Starting a broker, an edge server and {devices} devices …", err=True)
-    with progress_bar("rounds", rounds) as progress:
-        shown = run_demo(out, config, lambda event: _show(event, joined, devices, progress))
-    if as_json:
-        print_json(shown.summary)
-    else:
-        _print_predictions(read_tasks(out))
-        print_summary(shown.summary, out)
+    with page_beside(page, out, page_port) as beside:
+        with progress_bar("rounds", rounds) as progress:
+            shown = run_demo(out, config, lambda event: _show(event, joined, devices, progress))
+        if as_json:
+            print_json(shown.summary)
+        else:
+            _print_predictions(read_tasks(out))
+            print_summary(shown.summary, out)
+        if beside is not None:
+            typer.echo("The page stays until Ctrl-C.", err=True)
+            with suppress(KeyboardInterrupt):
+                beside.wait()
     if shown.trouble is not None:
         typer.echo(f"error: {shown.trouble}", err=True)
         raise typer.Exit(shown.exit_code)
@@ -68,9 +80,10 @@ def _show(event: "Event", joined: Iterator[int], devices: int, progress: Callabl
         case events.Asked():
             progress(event.round)
         case events.Measured():
-            bar = "█" * round(40 * event.test_accuracy)
+            accuracy = event.test_accuracy or 0.0
+            bar = "█" * round(40 * accuracy)
             typer.echo(
-                f"round {event.round:4d}   {event.energy_j:7.1f} J   accuracy {100 * event.test_accuracy:5.1f} %  {bar}",
+                f"round {event.round:4d}   {event.energy_j:7.1f} J   accuracy {100 * accuracy:5.1f} %  {bar}",
                 err=True,
             )
         case events.GivenUp() | events.Quarantined():

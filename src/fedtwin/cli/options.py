@@ -5,7 +5,7 @@ from typing import Annotated, Any
 
 import typer
 
-from fedtwin.config import Config, load_config, parse_assignment
+from fedtwin.config import Config, load_config, parse_assignment, read_toml, seen_from
 
 ConfigFile = Annotated[Path | None, typer.Argument(metavar="[CONFIG.toml]", help="Settings; what it leaves out is default.")]
 SetOption = Annotated[list[str] | None, typer.Option("--set", metavar="SECTION.KEY=VALUE", help="Change one setting.")]
@@ -42,3 +42,14 @@ def configuration(
     Code of the user's is looked for beside the file, then in the folder one works in.
     """
     return load_config(path, settings_of(assignments, policy=policy, rounds=rounds, seed=seed), code_in=[Path.cwd()])
+
+
+def given_settings(
+    path: Path | None, assignments: list[str] | None, *, policy: str | None, rounds: int | None, seed: int | None
+) -> dict[str, Any]:
+    """What the file and the options say, and no defaults: ``{"section.key": value}``."""
+    found = {}
+    for section, keys in (read_toml(path) if path is not None else {}).items():
+        for key, value in keys.items():
+            found[f"{section}.{key}"] = seen_from(path.parent, f"{section}.{key}", value) if path is not None else value
+    return {**found, **settings_of(assignments, policy=policy, rounds=rounds, seed=seed)}

@@ -6,6 +6,8 @@ from typing import Annotated
 
 import typer
 
+from fedtwin.extras import require_sim
+
 
 class Against(StrEnum):
     round = "round"
@@ -20,6 +22,7 @@ def plot(
     overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace a picture that is there.")] = False,
 ) -> None:
     """Draw cost, queue, accuracy and declines of runs against rounds, the clock or energy."""
+    require_sim("fedtwin plot")
     from fedtwin.figures.runs import plot as draw
 
     draw(runs, against=against.value, out=out, overwrite=overwrite)

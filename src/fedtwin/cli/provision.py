@@ -12,7 +12,7 @@ from fedtwin.errors import FedtwinError
 
 def provision(
     folder: Annotated[Path, typer.Argument(metavar="DIR", help="Folder of the fleet's certificates.")],
-    run: Annotated[str | None, typer.Option(help="Run the fleet is for; main, or the folder's own.")] = None,
+    run: Annotated[str | None, typer.Option(help="Run of the fleet; main, or the folder's own. Another is one more.")] = None,
     server_names: Annotated[
         list[str] | None, typer.Option("--server-name", metavar="HOST", help="Name or address that devices know the server by.")
     ] = None,
@@ -49,7 +49,9 @@ def provision(
         days=365 if days is None else days,
     )
     count = sum(not entry["revoked"] for entry in fleet["devices"].values())
-    typer.echo(f"{folder}: run {fleet['run']}, {count} devices. Give each device its folder under {folder / 'devices'}.")
+    runs = fleet_folder.runs_of(fleet)
+    named = f"run {runs[0]}" if len(runs) == 1 else f"runs {', '.join(runs)}"
+    typer.echo(f"{folder}: {named}, {count} devices. Give each device its folder under {folder / 'devices'}.")
 
 
 def _list(fleet: dict[str, Any]) -> None:

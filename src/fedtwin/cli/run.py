@@ -19,6 +19,7 @@ from fedtwin.cli.screen import number, print_json, print_table, progress_bar, sa
 from fedtwin.config import Config
 from fedtwin.errors import FedtwinError
 from fedtwin.experiments.telling import saying_when_interrupted
+from fedtwin.extras import require_sim
 
 NOBODY_SELECTED = 3
 EXPLAINED = {
@@ -37,6 +38,7 @@ EXPLAINED = {
     "energy_violations": "updates over max_energy_j (C5)",
     "test_loss": "loss on the test set",
     "test_accuracy": "accuracy on the test set",
+    "test_metric": "metric of the task (learning.metric) on the test set",
     "refusals": "uploads refused",
     "drops": "uploads dropped, too late for their round",
     "wasted_energy_j": "energy of these, J",
@@ -58,6 +60,7 @@ def run(
     as_json: JsonOption = False,
 ) -> None:
     """Simulate one run; with --out keep its records, with --trace all that every decision rests on."""
+    require_sim("fedtwin run")
     from fedtwin.records.checksums import warn_if_changed
     from fedtwin.records.reading import read_unfinished
     from fedtwin.sim import resume, run_summary, simulate

@@ -7,6 +7,7 @@ import typer
 
 from fedtwin.cli.options import RayOption, WorkersOption
 from fedtwin.cli.screen import say
+from fedtwin.extras import require_sim
 
 SOME_RUNS_FAILED = 3
 
@@ -25,6 +26,7 @@ def sweep(
 
     Runs that fail, or in which every device always declines, are rows with the reason in the column failed; the exit code is 3.
     """
+    require_sim("fedtwin sweep")
     from fedtwin.experiments.sweep import sweep as run_sweep
 
     found = run_sweep(

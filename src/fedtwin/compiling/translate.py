@@ -74,7 +74,7 @@ def compiled_together(
 ) -> list[Any]:
     """The same for several that share what they call, which is compiled once."""
     if not can_compile():
-        raise FedtwinError("The compiled engine needs Numba: pip install 'fedtwin[fast]', or run.engine = 'readable'.")
+        raise FedtwinError("The compiled engine needs Numba: pip install 'fedtwin[sim]', or run.engine = 'readable'.")
     os.environ.setdefault("NUMBA_DISABLE_INTEL_SVML", "1")  # vectors of other bits than the C library's
     called = list(functions)
     translation = _Translation(called, replaced or {}, declared or {})

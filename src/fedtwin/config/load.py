@@ -8,6 +8,7 @@ from typing import Any, get_args
 
 from pydantic import BaseModel, ValidationError
 
+from fedtwin.config.data_files import is_file_of_data
 from fedtwin.config.schema import CodeConfig, Config
 from fedtwin.errors import FedtwinError
 from fedtwin.files import plain_file
@@ -17,7 +18,7 @@ from fedtwin.usercode import forget_changed_code, is_in
 
 Settings = dict[str, dict[str, Any]]
 KEPT_CODE = "code"
-FILES = {"fleet.file": "", "learning.dataset": ".npz", "code.folder": ""}
+FILES = ("fleet.file", "learning.dataset", "code.folder")
 
 
 def load_config(
@@ -110,7 +111,7 @@ def read_toml(path: Path, what: str = "configuration") -> dict[str, Any]:
 
 def seen_from(folder: Path, name: str, value: Any) -> Any:
     """The value of a setting that stands in a file in ``folder``: a file it names is looked for from there."""
-    if isinstance(value, str) and name in FILES and value.endswith(FILES[name]):
+    if isinstance(value, str) and name in FILES and (name != "learning.dataset" or is_file_of_data(value)):
         return str((folder / value).resolve())
     return value
 

@@ -8,6 +8,7 @@ from typing import Any
 
 import tomli_w
 
+from fedtwin.config.data_files import files_of_data, is_file_of_data
 from fedtwin.config.schema import Config
 from fedtwin.errors import FedtwinError
 from fedtwin.files import plain_file
@@ -20,10 +21,30 @@ SINCE_THE_HASH: dict[str, Any] = {
     "world.availability": "always",
     "world.sensing": "uniform",
     "twin.gain": "last-heard",
+    "learning.average": "none",
+    "learning.average_half_life": 138.0,
     "learning.charge_epochs": False,
     "run.sync_timeout_s": None,
     "learning.record_gradient": False,
     "live.ledger": "file",
+    "live.limits_from_fleet": None,
+    "live.stop_after_s": None,
+    "live.stop_at_metric": None,
+    "live.stop_without_progress": None,
+    "learning.task": "classification",
+    "learning.input": "auto",
+    "learning.outputs": 0,
+    "learning.loss": "auto",
+    "learning.metric": "auto",
+    "learning.metric_direction": "auto",
+    "learning.optimiser": "sgd",
+    "learning.momentum": 0.9,
+    "learning.weight_decay": 0.0,
+    "learning.clip_norm": 0.0,
+    "learning.rate_schedule": "constant",
+    "learning.rate_rounds": 0,
+    "learning.rate_warmup_rounds": 0,
+    "learning.augment": "none",
 }
 """Settings that came after the hash, with what they were before there was a choice: so they do not count."""
 WITHOUT_INFLUENCE = ("run.engine", "run.records", "learning.executor", "learning.device", "learning.workers")
@@ -48,19 +69,20 @@ def settings(config: Config) -> dict[str, Any]:
             flat |= {f"{name}.{own}": given for own, given in value.items()} if isinstance(value, dict) else {name: value}
     if config.fleet.file is not None:
         flat["fleet.file"] = _digest(Path(config.fleet.file))
-    if config.learning is not None and config.learning.dataset.endswith(".npz"):
-        flat["learning.dataset"] = _digest(Path(config.learning.dataset))
+    if config.learning is not None and is_file_of_data(config.learning.dataset):
+        flat["learning.dataset"] = _digest_of_data(Path(config.learning.dataset))
     return flat
 
 
 def digests_of_code(config: Config, *, load_models: bool = True) -> dict[str, str]:
     """The digest of all code of the user's that the configuration names, by setting. It is loaded for that.
 
-    An edge server does not load models, nor PyTorch: there they count by their source.
+    An edge server does not load models and what trains them, nor PyTorch: there they count by their source.
     """
     folder, digests = config.code.folder, {}
+    trains = config.learning.own_code if config.learning is not None else {}
     for setting, name in config.own_code.items():
-        static = setting == "learning.model" and not load_models
+        static = setting in trains and not load_models
         digests[setting] = source_digest(name, folder) if static else code_digest(setting, name, folder)
     return digests
 
@@ -70,6 +92,14 @@ def _digest(path: Path) -> str:
         return hashlib.sha256(plain_file(path).read_bytes()).hexdigest()
     except OSError as error:
         raise FedtwinError(f"{str(path)!r}, which the configuration names, cannot be read: {error.strerror}.") from None
+
+
+def _digest_of_data(path: Path) -> str:
+    """Of a folder by the names and digests of its files."""
+    if not path.is_dir():
+        return _digest(path)
+    files = {file.name: _digest(file) for file in files_of_data(path)}
+    return hashlib.sha256(json.dumps(files, sort_keys=True).encode()).hexdigest()
 
 
 def _sections(config: Config) -> dict[str, dict[str, Any]]:

@@ -16,7 +16,7 @@ from pydantic import (
 )
 
 from fedtwin.config.fleet_csv import OWN, read_fleet_csv
-from fedtwin.registry import Kind, Mode, find_scheme, is_built_in, known_names, names_of, target_of
+from fedtwin.registry import TASKS, Kind, Mode, find_scheme, is_built_in, known_names, names_of, target_of
 
 TINY, HUGE = 1e-40, 1e40
 KIND_OF_PART: dict[str, Kind] = {
@@ -220,15 +220,36 @@ class RunConfig(Section):
 class LearningConfig(Section):
     """What is trained, and how. A run without this section schedules only."""
 
-    dataset: str = Field("digits", description="`digits`, `fashion-mnist`, `cifar-10`, or a `.npz` of your own")
-    model: str = Field("mlp", description="`linear`, `mlp`, `small-cnn`, `resnet18`, `resnet18-groupnorm`, or module:factory")
-    partition: Literal["iid", "dirichlet"] = Field("iid", description="how classes are mixed on a device")
+    task: Literal["classification", "regression", "multilabel"] = Field("classification", description="what is learned")
+    dataset: str = Field("digits", description="`digits`, `fashion-mnist`, `cifar-10`, or data of your own (docs/data.md)")
+    input: Literal["auto", "rows", "windows", "images"] = Field("auto", description="what a sample is; auto: by its axes")
+    outputs: Whole = Field(
+        0, ge=0, le=10**6, description="outputs of the network; 0: the classes, targets or labels of the data"
+    )
+    normalisation: dict[str, list[float]] = Field({}, description="mean, std, target_mean, target_std; empty: of all samples")
+    model: str = Field("mlp", description="`linear`, `mlp`, `tcn`, `small-cnn`, `resnet18` or module:factory")
+    loss: str = Field("auto", description="what is minimised, or module:attribute; auto: the task's")
+    metric: str = Field("auto", description="what the test set is judged by, or module:attribute; auto: the task's")
+    metric_direction: Literal["auto", "higher", "lower"] = Field(
+        "auto", description="which is better; auto: higher of your own"
+    )
+    optimiser: str = Field("sgd", description="`sgd`, `momentum`, `adam`, or module:attribute")
+    momentum: Real = Field(0.9, ge=0, lt=1, description="μ of the optimiser `momentum`")
+    weight_decay: NotNegative = Field(0.0, description="this times the weights is added to the gradient")
+    clip_norm: NotNegative = Field(0.0, description="longest gradient of the loss, a longer one is shortened; 0: any")
+    partition: Literal["iid", "dirichlet", "natural"] = Field(
+        "iid", description="how classes are mixed on a device; natural: as the data has it"
+    )
     dirichlet_gamma: Positive = Field(0.5, description="γ1, concentration of the Dirichlet partition")
     owned_samples: Whole = Field(500, ge=1, le=10**6, description="samples a device owns; D_n of them train in a round")
     local_epochs: Whole = Field(1, ge=1, le=10_000, description="passes over the samples of a round")
     charge_epochs: bool = Field(False, description="true: c is charged once per local epoch, not once per training")
     batch_size: Whole = Field(32, ge=1, le=10**6, description="samples per gradient step")
     learning_rate: Positive = Field(0.05, description="step size of local SGD")
+    rate_schedule: Literal["constant", "linear", "cosine"] = Field("constant", description="how the rate falls over the run")
+    rate_rounds: Whole = Field(0, ge=0, le=10**12, description="rounds until it has fallen to nothing; 0: those of the run")
+    rate_warmup_rounds: Whole = Field(0, ge=0, le=10**12, description="rounds in which it first rises to the learning rate")
+    augment: Literal["none", "crop-flip"] = Field("none", description="crop-flip: images are shifted and mirrored by chance")
     proximal: NotNegative = Field(0.005, description="m, weight of the proximal term (m/2)‖w − w_download‖²")
     aggregation: str = Field("scheme", description="how uploads are mixed; scheme: fedavg in sync mode, fedasync otherwise")
     aggregation_settings: dict[str, Any] = Field({}, description="settings that the rule has declared for itself")
@@ -238,12 +259,79 @@ class LearningConfig(Section):
     hinge_a: NotNegative = Field(10.0, description="slope of the hinge")
     hinge_b: NotNegative = Field(4.0, description="staleness up to which the hinge is 1")
     buffer_size: Whole = Field(10, ge=1, le=10**6, description="K of FedBuff")
+    average: Literal["ema", "none"] = Field("ema", description="what is served: an average of the model, or the model itself")
+    average_half_life: Positive = Field(138.0, description="uploads after which one counts half in the average, at most")
     most_refusals: Whole = Field(0, ge=0, le=10**12, description="uploads that may be refused before the run stops")
     evaluate_every_s: Positive = Field(5.0, description="virtual seconds between evaluations on the test set")
     record_gradient: bool = Field(False, description="true: evaluations also have L(w) and ‖∇L(w)‖² over all devices' samples")
     executor: Literal["auto", "serial", "processes", "cuda"] = Field("auto", description="how local trainings are computed")
     device: Literal["auto", "cpu", "cuda"] = Field("auto", description="where they are computed; auto: as the executor says")
     workers: Whole = Field(0, ge=0, le=1024, description="worker processes; 0: one per core")
+
+    @field_validator("normalisation")
+    @classmethod
+    def _normalisation_is_whole(cls, given: dict[str, list[float]]) -> dict[str, list[float]]:
+        for mean, std in (("mean", "std"), ("target_mean", "target_std")):
+            if len(given.get(mean, [])) != len(given.get(std, [])):
+                raise ValueError(f"{mean} and {std} must have one number each per channel or feature")
+        if unknown := sorted(set(given) - {"mean", "std", "target_mean", "target_std"}):
+            raise ValueError(f"{unknown[0]} is unknown: mean, std, target_mean and target_std are allowed")
+        if not all(0.0 < value <= HUGE for name in ("std", "target_std") for value in given.get(name, [])):
+            raise ValueError("a standard deviation must be above 0")
+        return given
+
+    @field_validator("optimiser")
+    @classmethod
+    def _optimiser_is_known(cls, name: str) -> str:
+        if target_of("optimisers", name) is None:
+            raise ValueError(f"choose one of {names_of('optimisers')}")
+        return name
+
+    @model_validator(mode="after")
+    def _nothing_of_the_training_is_passed_over(self) -> "LearningConfig":
+        if self.momentum != 0.9 and self.optimiser != "momentum":
+            raise ValueError(f"momentum = {self.momentum:g} is of optimiser = 'momentum', not of {self.optimiser!r}")
+        if self.weight_decay and not is_built_in("optimisers", self.optimiser):
+            raise ValueError(
+                f"weight_decay = {self.weight_decay:g} is of the optimisers {names_of('optimisers')}: {self.optimiser!r} is "
+                "your own, and has its own"
+            )
+        if self.rate_rounds and self.rate_schedule == "constant":
+            raise ValueError(f"rate_rounds = {self.rate_rounds} is of rate_schedule = 'linear' or 'cosine', not of 'constant'")
+        if self.augment != "none" and self.input in ("rows", "windows"):
+            raise ValueError(f"augment = {self.augment!r} is of images, and input = {self.input!r}")
+        return self
+
+    @model_validator(mode="after")
+    def _task_has_loss_and_metric(self) -> "LearningConfig":
+        own = TASKS[self.task]
+        chosen: tuple[tuple[str, Kind, str, tuple[str, ...]], ...] = (
+            ("loss", "losses", self.loss, own.losses),
+            ("metric", "metrics", self.metric, own.metrics),
+        )
+        for key, kind, name, fit in chosen:
+            if name not in ("auto", *fit) and (is_built_in(kind, name) or target_of(kind, name) is None):
+                allowed = f"choose auto, {', '.join(fit)}, or module:attribute of your own"
+                raise ValueError(f"{key} = {name!r} is not for task = {self.task!r}: {allowed}")
+        if self.partition == "dirichlet" and self.task != "classification":
+            raise ValueError(f"partition = 'dirichlet' mixes classes, and task = {self.task!r} has none: choose iid or natural")
+        return self
+
+    @property
+    def averages(self) -> bool:
+        """Whether the model that is served is an average."""
+        return self.average == "ema"
+
+    @property
+    def own_code(self) -> dict[str, str]:
+        """What trains or judges a network and is the user's, by setting."""
+        kinds: dict[str, Kind] = {"loss": "losses", "metric": "metrics", "optimiser": "optimisers"}
+        found = {"learning.model": self.model} if ":" in self.model else {}
+        for key, kind in kinds.items():
+            name = getattr(self, key)
+            if name != "auto" and not is_built_in(kind, name):
+                found[f"learning.{key}"] = target_of(kind, name) or name
+        return found
 
     @field_validator("aggregation")
     @classmethod
@@ -271,7 +359,16 @@ class LiveConfig(Section):
     quarantine_s: Positive = Field(3600.0, description="how long a device that failed a check is left out")
     flood_messages_per_s: Positive = Field(200.0, description="a device that sends more, beyond its tasks, is cut")
     flood_bytes_per_s: Positive = Field(1e6, description="the same in bytes")
+    limits_from_fleet: list[Literal["max_time_s", "max_energy_j"]] | None = Field(
+        None, description="limits of [objective] that boards settle by measuring themselves; unset: those that are not given"
+    )
+    influence_shares: Real = Field(3.0, ge=1, le=1e9, description="a device's uploads are clipped above so many fair shares")
     warn_after_s: Positive = Field(60.0, description="so long without an upload mixed in is warned of, and again every time")
+    stop_after_s: Positive | None = Field(None, description="the run ends so long after it has started, whatever its rounds")
+    stop_at_metric: Real | None = Field(None, description="the run ends when an evaluation reaches this metric")
+    stop_without_progress: Whole | None = Field(
+        None, ge=1, le=10**6, description="the run ends after so many evaluations in a row without a better metric"
+    )
     replicas: Whole = Field(1, ge=1, le=5, description="copies of streams and buckets in a NATS cluster of your own")
     ledger: Literal["file", "stream"] = Field("file", description="kept in the run folder, or at a broker of your own as well")
     fsync: bool = Field(False, description="true: every write survives a loss of power, not only the end of a process")
@@ -282,6 +379,7 @@ class CodeConfig(Section):
 
     folder: str | None = Field(None, description="where it is looked for first; by default the folder of the TOML naming it")
     model_source: str | None = Field(None, description="digest of a model's source, by which a live fleet checks itself")
+    sources: dict[str, str] = Field({}, description="the same of a loss, a metric and an optimiser, by setting")
 
 
 class Config(Section):
@@ -308,8 +406,8 @@ class Config(Section):
             name = getattr(getattr(self, section), key)
             if not is_built_in(kind, name):
                 found[setting] = target_of(kind, name) or name
-        if self.learning is not None and ":" in self.learning.model:
-            found["learning.model"] = self.learning.model
+        if self.learning is not None:
+            found |= self.learning.own_code
         rule = self.learning.aggregation if self.learning is not None else "scheme"
         if rule != "scheme" and not is_built_in("aggregators", rule):
             found["learning.aggregation"] = target_of("aggregators", rule) or rule
@@ -320,6 +418,22 @@ class Config(Section):
         if self.learning is not None and self.learning.evaluate_every_s < 0.01 * self.objective.max_time_s:
             least = 0.01 * self.objective.max_time_s
             raise ValueError(f"learning.evaluate_every_s = {self.learning.evaluate_every_s:g} must be at least {least:g}")
+        return self
+
+    @property
+    def rounds_of_the_schedule(self) -> int:
+        """After so many rounds the learning rate has fallen; a synchronous round makes M of the run's selections."""
+        if self.learning is not None and self.learning.rate_rounds:
+            return self.learning.rate_rounds
+        return -(-self.run.rounds // self.fleet.channels) if self.run.mode == "sync" else self.run.rounds
+
+    @model_validator(mode="after")
+    def _the_rate_rises_before_it_falls(self) -> "Config":
+        if self.learning is not None and self.rounds_of_the_schedule <= self.learning.rate_warmup_rounds:
+            raise ValueError(
+                f"learning.rate_warmup_rounds = {self.learning.rate_warmup_rounds} must be below "
+                f"{self.rounds_of_the_schedule}, the rounds of the rate's schedule"
+            )
         return self
 
     @model_validator(mode="before")

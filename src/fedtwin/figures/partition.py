@@ -16,16 +16,17 @@ if TYPE_CHECKING:
 def save_partition(config: Config, out: Path, *, overwrite: bool = False) -> None:
     """A picture of how the samples of the configuration's data set are dealt to its devices."""
     from fedtwin.learning.data import load_dataset
-    from fedtwin.learning.partition import deal
+    from fedtwin.learning.shares import shares_of
 
     require_matplotlib()
     require_a_place(out, overwrite=overwrite)
     learning = config.learning or LearningConfig()
-    data = load_dataset(learning.dataset)
-    gamma = learning.dirichlet_gamma if learning.partition == "dirichlet" else None
-    shares = deal(data.y_train, config.run.seed, config.fleet.devices, learning.owned_samples, gamma)
-    counts = [np.bincount(data.y_train[share], minlength=data.classes).tolist() for share in shares]
-    mix = "even mix" if gamma is None else f"Dirichlet({gamma:g})"
+    data = load_dataset(learning.dataset, learning)
+    shares = shares_of(config, data)
+    labels = data.y_train if data.task == "classification" else np.zeros(len(data.y_train), np.int64)
+    counts = [np.bincount(labels[share], minlength=int(labels.max()) + 1).tolist() for share in shares]
+    mixes = {"iid": "even mix", "natural": "as the data has it", "dirichlet": f"Dirichlet({learning.dirichlet_gamma:g})"}
+    mix = mixes[learning.partition]
     title = f"{learning.dataset}: who holds what ({mix}, seed {config.run.seed})"
     save_picture(draw_partition(title, counts), out)
 

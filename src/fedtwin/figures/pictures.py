@@ -18,7 +18,7 @@ METADATA = {"png": {"Software": None}, "svg": {"Date": None, "Creator": None}}
 def require_matplotlib() -> None:
     """Before any work is done for a picture."""
     if find_spec("matplotlib") is None:
-        raise FedtwinError("Figures need matplotlib: pip install 'fedtwin[figures]'.")
+        raise FedtwinError("Figures need matplotlib: pip install 'fedtwin[sim]'.")
 
 
 def picture_bytes(picture: "Figure", kind: str) -> bytes:

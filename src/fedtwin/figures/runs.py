@@ -151,7 +151,17 @@ def _accuracy(run: Run, against: Against) -> Line | None:
     table = run.evaluations
     if table.num_rows == 0:
         return None
+    if table["test_accuracy"].null_count:
+        return None
     return thinned(_column(table, OF_EVALUATIONS[against]), _column(table, "test_accuracy"))
+
+
+def _metric(run: Run, against: Against) -> Line | None:
+    """Of a run that is not judged by its accuracy."""
+    table = run.evaluations
+    if table.num_rows == 0 or not table["test_accuracy"].null_count:
+        return None
+    return thinned(_column(table, OF_EVALUATIONS[against]), _column(table, "test_metric"))
 
 
 def _declines(run: Run, against: Against) -> Line | None:
@@ -162,5 +172,6 @@ PANELS: Sequence[Panel] = (
     Panel("mean cost Ω so far", _mean_cost),
     Panel("total queue Σ Q_n(t) (samples)", _total_queue),
     Panel("test accuracy", _accuracy),
+    Panel("test metric", _metric),
     Panel("declines so far", _declines),
 )

@@ -1,6 +1,7 @@
-"""From an experiment to the table behind its figure: one row per point of a curve, ready for CSV."""
+"""From an experiment to the tables behind its figure: one row per point of a curve, ready for CSV."""
 
 from collections.abc import Sequence
+from dataclasses import dataclass, field
 
 from fedtwin.errors import FedtwinError
 from fedtwin.experiments.batches.batch import Job, Outcome, with_selections
@@ -25,11 +26,24 @@ def figure_jobs(experiment: Experiment, profile: Profile) -> list[Job]:
     return jobs
 
 
-def figure_rows(experiment: Experiment, profile: Profile, outcomes: Sequence[Outcome]) -> list[TableRow]:
-    """The table, from the outcomes of ``figure_jobs``."""
+@dataclass(frozen=True)
+class Tables:
+    """The rows behind a picture, and those of other CSVs by the ends of their names, ``seeds`` and ``summary``."""
+
+    rows: list[TableRow]
+    others: dict[str, list[TableRow]] = field(default_factory=dict)
+
+
+def figure_tables(experiment: Experiment, profile: Profile, outcomes: Sequence[Outcome]) -> Tables:
+    """The tables, from the outcomes of ``figure_jobs``."""
     runs = experiment.configs(profile)
     outcomes = with_selections([Job(config) for _, _, config in runs], outcomes)
-    curves: dict[tuple[str, float | None], Curve] = {}
+    found: dict[tuple[str, float | None], Curve] = {}
     for (scheme, value, config), outcome in zip(runs, outcomes, strict=True):
-        curves.setdefault((scheme, value), Curve(scheme, value, config, [])).runs.append(outcome)
-    return kind_of(experiment).rows(experiment, list(curves.values()))
+        found.setdefault((scheme, value), Curve(scheme, value, config, [])).runs.append(outcome)
+    kind, curves, others = kind_of(experiment), list(found.values()), {}
+    if kind.per_seed is not None:
+        others["seeds"] = kind.per_seed(experiment, curves)
+        if kind.summary is not None:
+            others["summary"] = kind.summary(experiment, others["seeds"])
+    return Tables(kind.rows(experiment, curves), others)

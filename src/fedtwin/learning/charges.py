@@ -44,7 +44,7 @@ def undercharged_among(configs: Sequence[Config]) -> str | None:
         learning = config.learning
         if learning is None or config.live is not None:
             continue
-        network = (learning.dataset, learning.model, config.code.folder)
+        network = (learning.dataset, learning.model, config.code.folder, learning.task, learning.input, learning.outputs)
         if network not in sizes:
             sizes[network] = 0
             with suppress(FedtwinError, ImportError):
@@ -58,6 +58,6 @@ def _upload_bits(config: Config, dataset: str) -> int:
     from fedtwin.learning.data import load_dataset
     from fedtwin.learning.executors import make_workload
 
-    data = load_dataset(dataset)
-    layout, _ = make_workload(config, data.image_shape, data.classes).initial()
+    data = load_dataset(dataset, config.learning, ("test",))
+    layout, _ = make_workload(config, data.shape, data.outputs).initial()
     return layout.bits

@@ -18,6 +18,7 @@ from fedtwin.errors import FedtwinError, FedtwinWarning
 from fedtwin.learning.aggregation.held import Held
 from fedtwin.learning.aggregation.refusals import Refusal
 from fedtwin.learning.evaluation import Evaluation
+from fedtwin.learning.kept import KeptModel
 from fedtwin.learning.layout import Weights, save_arrays
 from fedtwin.learning.learner import LearnerState
 
@@ -35,7 +36,8 @@ def write_checkpoint(folder: Path, state: LearnerState, config_hash: str) -> Non
     }
     places: dict[int, str] = {}
     holders: dict[str, str] = {}
-    for holder, weights in [("model", state.model), *((str(device), start) for device, start in state.starts.items())]:
+    models = [("model", state.model), ("best", state.kept.best)]
+    for holder, weights in [*models, *((str(device), start) for device, start in state.starts.items())]:
         if weights is None:
             continue
         place = places.setdefault(id(weights.floats), f"weights.{len(places)}")
@@ -52,6 +54,7 @@ def write_checkpoint(folder: Path, state: LearnerState, config_hash: str) -> Non
             "aggregator": gathered.form,
             "aggregator_arrays": len(gathered.arrays),
             "refusals": state.refusals,
+            "best_evaluation": _place(state),
         }
     )
     arrays = {name: np.ascontiguousarray(array) for name, array in arrays.items()}
@@ -105,20 +108,29 @@ def _state(meta: dict[str, Any], arrays: Arrays) -> LearnerState:
         place: Weights(arrays[f"{place}.floats"], arrays[f"{place}.counters"]) for place in set(meta["holders"].values())
     }
     held = {holder: weights[place] for holder, place in meta["holders"].items()}
+    evaluations, place = [_evaluation(row.tolist()) for row in arrays["evaluations"]], meta["best_evaluation"]
+    kept = KeptModel(held.pop("best", None), None if place is None else evaluations[place])
     return LearnerState(
         round=meta["round"],
         uploads=meta["uploads"],
         version=meta["version"],
         model=held.pop("model"),
         train_losses=arrays["train_losses"].tolist(),
-        evaluations=[_evaluation(row.tolist()) for row in arrays["evaluations"]],
+        evaluations=evaluations,
         starts={int(device): start for device, start in held.items()},
         versions={int(device): version for device, version in meta["versions"].items()},
         aggregator=Held(meta["aggregator"], [arrays[f"aggregator.{k}"] for k in range(meta["aggregator_arrays"])]),
         refusals=[Refusal(*row) for row in meta["refusals"]],
+        kept=kept,
     )
+
+
+def _place(state: LearnerState) -> int | None:
+    """Of the best evaluation among all."""
+    best = state.kept.best_evaluation
+    return None if best is None else state.evaluations.index(best)
 
 
 def _evaluation(row: list[float]) -> Evaluation:
     """What was not measured is NaN in the array."""
-    return Evaluation(int(row[0]), *row[1:5], *(None if math.isnan(number) else number for number in row[5:]))
+    return Evaluation(int(row[0]), *row[1:4], *(None if math.isnan(number) else number for number in row[4:]))

@@ -24,10 +24,11 @@ _compared: set[tuple[object, ...]] = set()
 
 def require_the_same_elsewhere(workload: "Workload") -> None:
     """Networks that only this process has, those of a notebook, cannot be had in another one, and are not asked."""
-    name = workload.learning.model
-    if ":" not in name or only_here(name) or not sys.executable:
+    name, own = workload.learning.model, workload.learning.own_code
+    if ":" not in name or any(map(only_here, own.values())) or not sys.executable:
         return
-    key = (name, code_digest("learning.model", name, workload.code_folder), workload.image_shape, workload.classes)
+    digests = [code_digest(setting, of, workload.code_folder) for setting, of in own.items()]
+    key = (name, *digests, workload.learning.task, workload.shape, workload.outputs)
     if key in _compared:
         return
     setting = f"learning.model = {name!r}"

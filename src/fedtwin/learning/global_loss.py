@@ -7,7 +7,6 @@ from dataclasses import dataclass
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from torch.nn import functional
 
 from fedtwin.learning.binding import state_tensors
 from fedtwin.learning.executors.base import Workload
@@ -36,11 +35,10 @@ class GlobalLoss:
     """
 
     def __init__(self, workload: Workload, shares: Sequence[Indices], device: str = "cpu") -> None:
-        from fedtwin.learning.data import load_dataset
-
         network = workload.network()
         self._layout, self._model = model_layout(network), network.to(device).eval()
-        self._images = Images(load_dataset(workload.learning.dataset), device)
+        self._images = Images(workload.data(), device)
+        self._objective = workload.objective()
         owned, times = np.unique(np.concatenate(shares), return_counts=True)
         self._owned = torch.from_numpy(owned).to(device)
         self._weights = torch.from_numpy(times / times.sum()).float().to(device)
@@ -52,12 +50,12 @@ class GlobalLoss:
         trained = [parameter for parameter in self._model.parameters() if parameter.requires_grad]
         gradients = [torch.zeros_like(parameter, dtype=torch.float64) for parameter in trained]
         loss = 0.0
-        with _one_thread(), torch.enable_grad(), torch.random.fork_rng(devices=self._generators):
+        with one_thread(), torch.enable_grad(), torch.random.fork_rng(devices=self._generators):
             torch.manual_seed(0)
             for first in range(0, len(self._owned), EVALUATION_BATCH):
                 batch, weight = (part[first : first + EVALUATION_BATCH] for part in (self._owned, self._weights))
                 outputs = outputs_of(self._model, self._images.normalised(self._images.x_train[batch]))
-                part = functional.cross_entropy(outputs, self._images.y_train[batch], reduction="none") @ weight
+                part = self._objective.each(outputs, self._images.y_train[batch]) @ weight
                 loss += float(part.detach())
                 for total, found in zip(gradients, torch.autograd.grad(part, trained, allow_unused=True), strict=True):
                     if found is not None:
@@ -72,7 +70,8 @@ class GlobalLoss:
 
 
 @contextmanager
-def _one_thread() -> Iterator[None]:
+def one_thread() -> Iterator[None]:
+    """As every executor of the CPU: sums are added in the same order."""
     threads = torch.get_num_threads()
     torch.set_num_threads(1)
     try:

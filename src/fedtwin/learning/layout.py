@@ -102,9 +102,9 @@ def layout_of(tensors: Mapping[str, tuple[tuple[int, ...], bool]]) -> Layout:
     return Layout(tuple(entries))
 
 
-def save_weights(path: Path, layout: Layout, weights: Weights) -> None:
+def save_weights(path: Path, layout: Layout, weights: Weights, metadata: dict[str, str] | None = None) -> None:
     """A safetensors file with named tensors, whole or not at all."""
-    save_arrays(path, {name: np.array(tensor) for name, tensor in layout.unpack(weights).items()})
+    save_arrays(path, {name: np.array(tensor) for name, tensor in layout.unpack(weights).items()}, metadata)
 
 
 def save_arrays(path: Path, arrays: Mapping[str, NDArray[Any]], metadata: dict[str, str] | None = None) -> None:

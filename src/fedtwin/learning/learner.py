@@ -6,7 +6,7 @@ replaying its schedule, which is quick, up to a checkpoint, and training only fr
 
 import warnings
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -16,15 +16,21 @@ from fedtwin.errors import FedtwinError, FedtwinWarning, UnfitCheckpointError
 from fedtwin.learning.aggregation import Upload, aggregation_of
 from fedtwin.learning.aggregation.held import Held, Move, is_tensor
 from fedtwin.learning.aggregation.refusals import Refusal, newest_counters, refusal
+from fedtwin.learning.card import fit_of
 from fedtwin.learning.charges import undercharged
 from fedtwin.learning.elsewhere import require_the_same_elsewhere
 from fedtwin.learning.evaluation import Evaluation
 from fedtwin.learning.executors import Executor, make_executor, make_workload
 from fedtwin.learning.global_loss import GlobalLoss
+from fedtwin.learning.kept import KeptModel
 from fedtwin.learning.layout import Weights
+from fedtwin.learning.lessons import lesson_of
 from fedtwin.learning.notices import drawn_more_than_once, notices
-from fedtwin.learning.partition import deal, training_order
+from fedtwin.learning.shares import shares_of
+from fedtwin.learning.tasks import task_of
 from fedtwin.learning.trial import errors_as_sentences
+
+MOST_EVALUATIONS_WAITING = 8
 
 
 class Download(NamedTuple):
@@ -35,6 +41,15 @@ class Download(NamedTuple):
     weights: Weights | None
     key: int
     samples: int
+
+
+class Evaluating(NamedTuple):
+    """An evaluation under way: the keys of the served model's and, where that is another one, of the plain model's."""
+
+    key: int
+    plain_key: int | None
+    evaluation: Evaluation
+    served: Weights
 
 
 @dataclass
@@ -54,6 +69,7 @@ class LearnerState:
     versions: dict[int, int] = field(default_factory=dict)
     aggregator: Held = Held(None, [])  # noqa: RUF009
     refusals: list[Refusal] = field(default_factory=list)
+    kept: KeptModel = field(default_factory=KeptModel)
 
 
 class Learner:
@@ -72,12 +88,13 @@ class Learner:
             raise ValueError("a run without [learning] has no learner")
         from fedtwin.learning.data import load_dataset
 
-        self._learning, self._seed, self._samples = config.learning, config.run.seed, samples
+        self._config, self._learning, self._samples = config, config.learning, samples
         self._rule = aggregation_of(config)
-        data = load_dataset(config.learning.dataset)
-        gamma = config.learning.dirichlet_gamma if config.learning.partition == "dirichlet" else None
-        self._shares = deal(data.y_train, config.run.seed, len(samples), config.learning.owned_samples, gamma)
-        workload = make_workload(config, data.image_shape, data.classes)
+        self._task = task_of(config.learning)
+        data = load_dataset(config.learning.dataset, config.learning)
+        self.fit = fit_of(data)
+        self._shares = shares_of(config, data, len(samples))
+        workload = make_workload(config, data.shape, data.outputs)
         workload.check(samples if least_samples is None else least_samples)
         require_the_same_elsewhere(workload)
         for sentence in notices(config.learning, data, self._shares):
@@ -95,7 +112,8 @@ class Learner:
             self._executor.close()
             raise
         self._in_flight: dict[int, Download] = {}
-        self._evaluating: list[tuple[int, Evaluation]] = []
+        self._evaluating: list[Evaluating] = []
+        self._kept = KeptModel()
         self._keys = 0
         self._told_of_few = False
         self._version = 0
@@ -104,7 +122,7 @@ class Learner:
         self._train_losses: list[float] = []
         self._evaluations: list[Evaluation] = []
         self._refusals: list[Refusal] = list(resume.refusals) if resume is not None else []
-        self.energy_j = 0.0
+        self._energy_j = self._cost_spent = 0.0
         self._resume = resume
 
     @property
@@ -114,18 +132,25 @@ class Learner:
 
     @property
     def model(self) -> Weights:
+        """The one that devices download."""
         return self._executor.host(self._model)
 
+    @property
+    def served(self) -> Weights:
+        """The one that is evaluated and handed out."""
+        return self._executor.host(self._served)
+
     def weights(self) -> dict[str, np.ndarray]:
-        """The model as named arrays, for its user to keep."""
-        return {name: np.array(tensor) for name, tensor in self.layout.unpack(self.model).items()}
+        """The model that is served as named arrays, for its user to keep."""
+        return {name: np.array(tensor) for name, tensor in self.layout.unpack(self.served).items()}
 
     def downloaded(self, device: int, round_: int, samples: int | None = None) -> None:
         """The device holds the newest model; its training can begin, on D_n(t) samples, or on D_n if they are not told."""
         samples = self._samples[device] if samples is None else samples
-        if samples > self._learning.owned_samples and not self._told_of_few:
+        if samples > len(self._shares[device]) and not self._told_of_few:
             self._told_of_few = True
-            warnings.warn(drawn_more_than_once(self._learning, samples), FedtwinWarning, stacklevel=2)
+            sentence = drawn_more_than_once(self._learning, device, samples, len(self._shares[device]))
+            warnings.warn(sentence, FedtwinWarning, stacklevel=2)
         if self.replaying:
             self._in_flight[device] = Download(round_, 0, None, -1, samples)
             return
@@ -136,10 +161,14 @@ class Learner:
         """The uploads that were not mixed in; those up to the checkpoint from the beginning of a replay."""
         return list(self._refusals)
 
-    def uploaded(self, device: int, round_: int, clock_s: float, energy_j: float) -> float | None:
+    def spent(self, energy_j: float, cost: float) -> None:
+        """By a device for an update, whether or not that arrives; evaluations tell the sums."""
+        self._energy_j += energy_j
+        self._cost_spent += cost
+
+    def uploaded(self, device: int, round_: int, clock_s: float) -> float | None:
         """The device's update arrives and is mixed in, or refused. Returns its mean training loss, None if refused."""
         download = self._in_flight.pop(device)
-        self.energy_j += energy_j
         self._uploads += 1
         if self._resume is not None:
             if self._uploads > len(self._resume.train_losses):
@@ -155,7 +184,7 @@ class Learner:
         start = download.weights if download.weights is not None else self._model
         upload = Upload(
             start.floats if self._rule.needs_start else None,
-            _alone(trained.weights.floats) if self._keeps_something() else trained.weights.floats,
+            _alone(trained.weights.floats) if self._rule.keeps_something(self._gathered) else trained.weights.floats,
             self._version - download.version,
             float(download.samples),
             device,
@@ -202,6 +231,7 @@ class Learner:
         except (KeyError, IndexError, ValueError):
             raise _unfit_checkpoint() from None
         self._train_losses, self._evaluations = list(state.train_losses), list(state.evaluations)
+        self._kept = self._kept_moved(state.kept, self._executor.adopt)
         for device, download in list(self._in_flight.items()):
             weights = self._executor.adopt(state.starts[device])
             fresh = download._replace(version=state.versions[device], weights=weights, key=self._new_key())
@@ -221,7 +251,14 @@ class Learner:
             {device: d.version for device, d in self._in_flight.items()},
             self._rule.hold(self._gathered, self._model.floats, self._moved(self._executor.host)),
             self.refusals,
+            self._kept_moved(self._kept, self._executor.host),
         )
+
+    @property
+    def kept(self) -> KeptModel:
+        """The best model so far."""
+        self._collect_evaluations()
+        return self._kept_moved(self._kept, self._executor.host)
 
     def evaluations(self) -> list[Evaluation]:
         self._collect_evaluations()
@@ -232,9 +269,8 @@ class Learner:
 
     def _begin(self, device: int, download: Download) -> None:
         self._in_flight[device] = download
-        samples, epochs = download.samples, self._learning.local_epochs
-        order = training_order(self._shares[device], self._seed, device, download.round, samples, epochs)
-        self._executor.submit(download.key, download.weights or self._model, order)
+        lesson = lesson_of(self._config, self._shares[device], device, download.round, download.samples)
+        self._executor.submit(download.key, download.weights or self._model, lesson)
 
     def _refuse(self, refused: Refusal) -> None:
         """The upload is written down and changes nothing else; one too many ends the run."""
@@ -250,31 +286,49 @@ class Learner:
     def _evaluate(self, round_: int, clock_s: float) -> None:
         if self.replaying:
             return
-        key = self._new_key()
+        served = self._served
+        key, plain_key = self._new_key(), self._new_key() if served.floats is not self._model.floats else None
         with errors_as_sentences(self._learning.model):
-            self._executor.submit_evaluation(key, self._model)
+            self._executor.submit_evaluation(key, served)
+            if plain_key is not None:
+                self._executor.submit_evaluation(plain_key, self._model)
             found = None if self._global_loss is None else self._global_loss.at(self.model)
-        measured = (None, None) if found is None else (found.loss, found.norm2)
-        self._evaluating.append((key, Evaluation(round_, clock_s, self.energy_j, np.nan, np.nan, *measured)))
+        evaluation = Evaluation(round_, clock_s, self._energy_j, np.nan, cost_spent=self._cost_spent)
+        if found is not None:
+            evaluation = evaluation._replace(global_loss=found.loss, gradient_norm2=found.norm2)
+        self._evaluating.append(Evaluating(key, plain_key, evaluation, served))
+        self._collect_evaluations(MOST_EVALUATIONS_WAITING)
 
-    def _collect_evaluations(self) -> None:
-        for key, evaluation in self._evaluating:
+    def _collect_evaluations(self, but: int = 0) -> None:
+        """All but the newest so many: each holds its model until it is known how good that is."""
+        while len(self._evaluating) > but:
+            key, plain_key, evaluation, served = self._evaluating.pop(0)
             with errors_as_sentences(self._learning.model):
                 outcome = self._executor.evaluation(key)
-            if not np.isfinite(outcome.test_loss):
+                plain = outcome if plain_key is None else self._executor.evaluation(plain_key)
+            if not np.isfinite([outcome.test_loss, plain.test_loss]).all():
                 raise FedtwinError(
                     f"learning.learning_rate = {self._learning.learning_rate:g} diverges: the model's loss on the test set in "
                     f"round {evaluation.round} is not finite; the records up to there are kept, try a smaller rate."
                 )
-            self._evaluations.append(evaluation._replace(test_loss=outcome.test_loss, test_accuracy=outcome.test_accuracy))
-        self._evaluating.clear()
+            accuracy = outcome.test_metric if self._task.is_accuracy else None
+            told = evaluation._replace(test_loss=outcome.test_loss, test_accuracy=accuracy, test_metric=outcome.test_metric)
+            if self._learning.averages:
+                told = told._replace(plain_test_loss=plain.test_loss, plain_test_metric=plain.test_metric)
+            self._evaluations.append(told)
+            self._kept.measured(told, served, self._task.direction)
 
-    def _keeps_something(self) -> bool:
-        return not (isinstance(self._gathered, tuple) and len(self._gathered) == 0)
+    @property
+    def _served(self) -> Weights:
+        """BatchNorm's statistics are averaged with the rest, its counters are the model's."""
+        return Weights(self._rule.served(self._gathered, self._model.floats), self._model.counters)
 
     def _moved(self, move: Callable[[Weights], Weights]) -> Move:
         """The way of a model, for a vector like it that the rule holds."""
         return lambda vector: move(Weights(vector, self._model.counters)).floats
+
+    def _kept_moved(self, kept: KeptModel, move: Callable[[Weights], Weights]) -> KeptModel:
+        return replace(kept, best=None if kept.best is None else move(kept.best))
 
     def _new_key(self) -> int:
         self._keys += 1

@@ -1,5 +1,6 @@
 """The networks, by name; or a user's own, by ``module:factory``."""
 
+import math
 from threading import Lock
 
 import torch
@@ -11,29 +12,51 @@ from fedtwin.learning.binding import unfit
 from fedtwin.learning.sharing import shared_attributes, shared_state
 from fedtwin.usercode import load_object, sentence_of_error
 
-ImageShape = tuple[int, int, int]
-MODELS = ("linear", "mlp", "small-cnn", "resnet18", "resnet18-groupnorm")
+Shape = tuple[int, ...]
+MODELS = ("linear", "mlp", "tcn", "small-cnn", "resnet18", "resnet18-groupnorm")
 GROUPS = 8
 _ONE_AT_A_TIME = Lock()  # PyTorch's generator is global, and runs that share a GPU are threads
 
 
-def linear(shape: ImageShape, classes: int) -> nn.Module:
-    """Softmax regression: its loss is smooth and convex."""
-    channels, height, width = shape
-    return nn.Sequential(nn.Flatten(), nn.Linear(channels * height * width, classes))
+def linear(shape: Shape, outputs: int) -> nn.Module:
+    """Softmax regression, or a linear one: its loss is smooth and convex."""
+    return nn.Sequential(nn.Flatten(), nn.Linear(math.prod(shape), outputs))
 
 
-def mlp(shape: ImageShape, classes: int) -> nn.Module:
-    """Two hidden layers of 64."""
-    channels, height, width = shape
+def mlp(shape: Shape, outputs: int) -> nn.Module:
+    """Two hidden layers of 64, for samples of any shape."""
     return nn.Sequential(
-        nn.Flatten(), nn.Linear(channels * height * width, 64), nn.ReLU(), nn.Linear(64, 64), nn.ReLU(), nn.Linear(64, classes)
+        nn.Flatten(), nn.Linear(math.prod(shape), 64), nn.ReLU(), nn.Linear(64, 64), nn.ReLU(), nn.Linear(64, outputs)
     )
 
 
-def small_cnn(shape: ImageShape, classes: int) -> nn.Module:
+class Dilated(nn.Module):
+    """Two convolutions over time, each with GroupNorm, and a shortcut (Bai et al., 2018); stride 2 halves the window."""
+
+    def __init__(self, inputs: int, outputs: int, dilation: int) -> None:
+        super().__init__()
+        self.conv1 = nn.Conv1d(inputs, outputs, 5, 2, 2 * dilation, dilation, bias=False)
+        self.norm1 = nn.GroupNorm(GROUPS // 2, outputs)
+        self.conv2 = nn.Conv1d(outputs, outputs, 5, 1, 2 * dilation, dilation, bias=False)
+        self.norm2 = nn.GroupNorm(GROUPS // 2, outputs)
+        self.shortcut = nn.Conv1d(inputs, outputs, 1, 2, bias=False)
+
+    def forward(self, x: Tensor) -> Tensor:
+        y = functional.relu(self.norm1(self.conv1(x)))
+        return functional.relu(self.norm2(self.conv2(y)) + self.shortcut(x))
+
+
+def tcn(shape: Shape, outputs: int) -> nn.Module:
+    """A small temporal convolutional network for windows (channels, length): three dilated blocks, the mean over time."""
+    if len(shape) != 2 or shape[1] < 8:
+        raise ValueError("windows (channels, length) of at least 8 steps are needed")
+    blocks = [Dilated(inputs, width, dilation) for inputs, width, dilation in ((shape[0], 16, 1), (16, 32, 2), (32, 32, 4))]
+    return nn.Sequential(*blocks, nn.AdaptiveAvgPool1d(1), nn.Flatten(), nn.Linear(32, outputs))
+
+
+def small_cnn(shape: Shape, outputs: int) -> nn.Module:
     """5×5 convolutions of 16 and 32 without padding, each with 2×2 max-pooling, a 64-unit layer."""
-    channels, height, width = shape
+    channels, height, width = _image(shape)
     left = [((side - 4) // 2 - 4) // 2 for side in (height, width)]
     if min(left) < 1:
         raise ValueError("at least 16 × 16 pixels are needed")
@@ -47,8 +70,14 @@ def small_cnn(shape: ImageShape, classes: int) -> nn.Module:
         nn.Flatten(),
         nn.Linear(32 * left[0] * left[1], 64),
         nn.ReLU(),
-        nn.Linear(64, classes),
+        nn.Linear(64, outputs),
     )
+
+
+def _image(shape: Shape) -> tuple[int, int, int]:
+    if len(shape) != 3:
+        raise ValueError("images (channels, height, width) are needed")
+    return shape[0], shape[1], shape[2]
 
 
 def _norm(channels: int, *, group: bool) -> nn.Module:
@@ -73,44 +102,43 @@ class Block(nn.Module):
         return functional.relu(self.norm2(self.conv2(y)) + self.shortcut(x))
 
 
-def resnet18(shape: ImageShape, classes: int, *, group: bool = False) -> nn.Module:
+def resnet18(shape: Shape, outputs: int, *, group: bool = False) -> nn.Module:
     """ResNet-18 with a 3×3 stem and no first pooling, as is usual for small images."""
-    layers: list[nn.Module] = [nn.Conv2d(shape[0], 64, 3, 1, 1, bias=False), _norm(64, group=group), nn.ReLU()]
+    layers: list[nn.Module] = [nn.Conv2d(_image(shape)[0], 64, 3, 1, 1, bias=False), _norm(64, group=group), nn.ReLU()]
     inputs = 64
-    for outputs, stride in ((64, 1), (128, 2), (256, 2), (512, 2)):
-        layers += [Block(inputs, outputs, stride, group=group), Block(outputs, outputs, 1, group=group)]
-        inputs = outputs
-    return nn.Sequential(*layers, nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(512, classes))
+    for width, stride in ((64, 1), (128, 2), (256, 2), (512, 2)):
+        layers += [Block(inputs, width, stride, group=group), Block(width, width, 1, group=group)]
+        inputs = width
+    return nn.Sequential(*layers, nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(512, outputs))
 
 
-def build_model(name: str, shape: ImageShape, classes: int, seed: int, folder: str | None = None) -> nn.Module:
-    """A freshly initialised network, the same for the same seed; checked to take the images and to fit the classes."""
+FACTORIES = {"linear": linear, "mlp": mlp, "tcn": tcn, "small-cnn": small_cnn}
+
+
+def build_model(name: str, shape: Shape, outputs: int, seed: int, folder: str | None = None) -> nn.Module:
+    """A freshly initialised network, the same for the same seed; checked to take the samples and to fit the targets."""
     with _ONE_AT_A_TIME, torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed & 0x7FFF_FFFF_FFFF_FFFF)
         try:
-            model = _build(name, shape, classes, folder)
+            model = _build(name, shape, outputs, folder)
         except (RuntimeError, ValueError, TypeError) as error:
             raise FedtwinError(_does_not_take(name, shape, error)) from None
-        _check(name, model, shape, classes)
+        _check(name, model, shape, outputs)
     return model
 
 
-def _build(name: str, shape: ImageShape, classes: int, folder: str | None) -> nn.Module:
-    if name == "linear":
-        return linear(shape, classes)
-    if name == "mlp":
-        return mlp(shape, classes)
-    if name == "small-cnn":
-        return small_cnn(shape, classes)
+def _build(name: str, shape: Shape, outputs: int, folder: str | None) -> nn.Module:
+    if name in FACTORIES:
+        return FACTORIES[name](shape, outputs)
     if name in ("resnet18", "resnet18-groupnorm"):
-        return resnet18(shape, classes, group=name == "resnet18-groupnorm")
+        return resnet18(shape, outputs, group=name == "resnet18-groupnorm")
     if ":" not in name:
         raise FedtwinError(
             f"learning.model = {name!r} is unknown: choose one of {', '.join(MODELS)}, or module:factory of your own."
         )
     factory = load_object("learning.model", name, folder)
     try:
-        model = factory(shape, classes)
+        model = factory(shape, outputs)
     except Exception as error:
         raise FedtwinError(f"learning.model = {name!r} cannot be made: {sentence_of_error(error)}.") from None
     if not isinstance(model, nn.Module):
@@ -118,16 +146,18 @@ def _build(name: str, shape: ImageShape, classes: int, folder: str | None) -> nn
     return model
 
 
-def _check(name: str, model: nn.Module, shape: ImageShape, classes: int) -> None:
-    outputs = _outputs(name, model, shape)
-    if not isinstance(outputs, Tensor) or tuple(outputs.shape) != (2, classes):
-        got = tuple(outputs.shape)[1:] if isinstance(outputs, Tensor) else type(outputs).__name__
-        raise FedtwinError(f"learning.model = {name!r} gives outputs of shape {got} where the data has {classes} classes.")
+def _check(name: str, model: nn.Module, shape: Shape, outputs: int) -> None:
+    given = _outputs(name, model, shape)
+    if not isinstance(given, Tensor) or tuple(given.shape) != (2, outputs):
+        got = tuple(given.shape)[1:] if isinstance(given, Tensor) else type(given).__name__
+        raise FedtwinError(
+            f"learning.model = {name!r} gives outputs of shape {got} where the data has {outputs} classes, targets or labels."
+        )
     if reason := unfit(model) or shared_state(model) or _shared_attribute(name, model, shape):
         raise FedtwinError(f"learning.model = {name!r} cannot be trained here: {reason}.")
 
 
-def _outputs(name: str, model: nn.Module, shape: ImageShape) -> object:
+def _outputs(name: str, model: nn.Module, shape: Shape) -> object:
     was_training = model.training
     model.eval()
     try:
@@ -139,7 +169,7 @@ def _outputs(name: str, model: nn.Module, shape: ImageShape) -> object:
         model.train(was_training)
 
 
-def _shared_attribute(name: str, model: nn.Module, shape: ImageShape) -> str | None:
+def _shared_attribute(name: str, model: nn.Module, shape: Shape) -> str | None:
     """What every forward pass makes anew may share memory: only what outlives one is refused."""
     found = shared_attributes(model)
     if not found:
@@ -152,7 +182,8 @@ def _shared_attribute(name: str, model: nn.Module, shape: ImageShape) -> str | N
     return None
 
 
-def _does_not_take(name: str, shape: ImageShape, error: Exception) -> str:
+def _does_not_take(name: str, shape: Shape, error: Exception) -> str:
     plain = isinstance(error, RuntimeError | ValueError | TypeError | IndexError) and str(error)
     sentence = str(error).splitlines()[0].rstrip(".") if plain else sentence_of_error(error)
-    return f"learning.model = {name!r} does not take images of shape {shape}: {sentence}."
+    what = {1: "rows", 2: "windows"}.get(len(shape), "images")
+    return f"learning.model = {name!r} does not take {what} of shape {shape}: {sentence}."

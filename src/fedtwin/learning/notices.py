@@ -4,8 +4,9 @@ import numpy as np
 
 from fedtwin.config import Config, LearningConfig
 from fedtwin.learning.data import Dataset, load_dataset
-from fedtwin.learning.data.dataset import EMBEDDED
-from fedtwin.learning.partition import Indices, deal, held_by_several
+from fedtwin.learning.data.loading import EMBEDDED
+from fedtwin.learning.partition import Indices, held_by_several
+from fedtwin.learning.shares import shares_of
 
 
 def notices(learning: LearningConfig, data: Dataset, shares: list[Indices]) -> list[str]:
@@ -24,19 +25,15 @@ def notices_of(config: Config) -> list[str]:
     learning = config.learning
     if learning is None or learning.dataset == EMBEDDED:
         return []
-    data = load_dataset(learning.dataset)
-    if config.live is not None:
-        return notices(learning, data, [])
-    gamma = learning.dirichlet_gamma if learning.partition == "dirichlet" else None
-    return notices(learning, data, deal(data.y_train, config.run.seed, config.fleet.devices, learning.owned_samples, gamma))
+    data = load_dataset(learning.dataset, learning, ("test",))
+    of_boards = config.live is not None or not len(data.x_train)
+    return notices(learning, data, [] if of_boards else shares_of(config, data))
 
 
-def drawn_more_than_once(learning: LearningConfig, samples: int) -> str:
-    """Where a device trains on more samples than it owns."""
-    return (
-        f"learning.owned_samples = {learning.owned_samples}, and a device trains on {samples} samples in a round: "
-        "it draws some of its own more than once."
-    )
+def drawn_more_than_once(learning: LearningConfig, device: int, samples: int, owned: int) -> str:
+    """Where a device trains on more samples than it owns; the first one that does is named."""
+    whose = f"Device {device} owns {owned} samples" if learning.partition == "natural" else f"learning.owned_samples = {owned}"
+    return f"{whose}, and device {device} trains on {samples} samples in a round: it draws some of its own more than once."
 
 
 def _shared(learning: LearningConfig, data: Dataset, shares: list[Indices]) -> str | None:
@@ -52,6 +49,8 @@ def _shared(learning: LearningConfig, data: Dataset, shares: list[Indices]) -> s
 
 
 def _gaps(learning: LearningConfig, data: Dataset) -> str | None:
+    if data.task != "classification" or data.given_outputs:
+        return None
     seen = np.union1d(data.y_train, data.y_test)
     gaps = data.classes - len(seen)
     if not gaps:
@@ -64,7 +63,10 @@ def _gaps(learning: LearningConfig, data: Dataset) -> str | None:
 
 
 def _all_alike(learning: LearningConfig, data: Dataset) -> str | None:
+    if not len(data.x_train):
+        return None
     value = data.x_train.flat[0]
     if not (data.x_train[0] == value).all() or not (data.x_train == value).all():
         return None
-    return f"learning.dataset = {learning.dataset!r}: every pixel of x_train is {value:g}: there is nothing to learn from."
+    what = "pixel" if data.kind == "images" else "number"
+    return f"learning.dataset = {learning.dataset!r}: every {what} of x_train is {value:g}: there is nothing to learn from."

@@ -8,6 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fedtwin.draws import MASK, Purpose, stream
+from fedtwin.errors import FedtwinError
 
 Indices = NDArray[np.int64]
 
@@ -64,6 +65,21 @@ def deal(labels: NDArray[np.integer], seed: int, devices: int, owned: int, gamma
             dealt[label] += int(count)
         shares.append(np.concatenate(hand))
     return shares
+
+
+def natural_shares(clients: Indices | None, devices: int, dataset: str) -> list[Indices]:
+    """The samples as the data has them: one client, one device."""
+    if clients is None:
+        raise FedtwinError(
+            f"learning.partition = 'natural': learning.dataset = {dataset!r} has no array client, nor a file per device."
+        )
+    found = int(clients.max()) + 1 if len(clients) else 0
+    if found != devices:
+        raise FedtwinError(
+            f"learning.partition = 'natural': learning.dataset = {dataset!r} has {found} clients, and fleet.devices = "
+            f"{devices}."
+        )
+    return [np.flatnonzero(clients == client) for client in range(devices)]
 
 
 def held_by_several(shares: list[Indices], samples: int) -> int:

@@ -4,8 +4,8 @@ from dataclasses import dataclass
 
 import torch
 from torch import Tensor
-from torch.nn import functional
 
+from fedtwin.errors import FedtwinError
 from fedtwin.learning.binding import state_tensors
 from fedtwin.learning.executors.base import Workload
 from fedtwin.learning.executors.serial import SerialExecutor
@@ -14,6 +14,14 @@ from fedtwin.learning.local import Images, Trained, model_layout, needs_pairs, o
 from fedtwin.learning.partition import Indices, batch_sizes
 
 EVERY = 20
+PLAIN_SGD = {
+    "optimiser": "sgd",
+    "weight_decay": 0.0,
+    "clip_norm": 0.0,
+    "rate_schedule": "constant",
+    "rate_warmup_rounds": 0,
+    "augment": "none",
+}
 
 
 @dataclass(frozen=True)
@@ -34,17 +42,20 @@ class Probe(SerialExecutor):
     """The trainings of a run, one after the other; every twentieth is walked once more, sample by sample, and measured."""
 
     def __init__(self, workload: Workload, every: int = EVERY) -> None:
-        from fedtwin.learning.data import load_dataset
-
+        for setting, of_the_theorem in PLAIN_SGD.items():
+            if (found := getattr(workload.learning, setting)) != of_the_theorem:
+                raise FedtwinError(f"learning.{setting} = {found!r}: Theorem 1 is of SGD, choose {of_the_theorem}.")
         super().__init__(workload)
         self.constants, self._every, self._asked = Constants(), every, 0
-        self._model, self._images = workload.network().eval(), Images(load_dataset(workload.learning.dataset))
+        self._model, self._images = workload.network().eval(), Images(workload.data())
+        self._objective = workload.objective()
         self._layout, self._learning = model_layout(self._model), workload.learning
-        self._pairs = needs_pairs(workload.network(), self._images, workload.learning)
+        self._pairs = needs_pairs(workload.network(), self._images, workload.learning, self._objective)
 
     def result(self, key: int) -> Trained:
         if self._asked % self._every == 0:
-            self.walk(*self._waiting[key])
+            start, lesson = self._waiting[key]
+            self.walk(start, lesson.order)
         self._asked += 1
         return super().result(key)
 
@@ -91,6 +102,6 @@ class Probe(SerialExecutor):
         one = sample.reshape(1)
         with torch.enable_grad():
             outputs = outputs_of(self._model, self._images.normalised(self._images.x_train[one]))
-            loss = functional.cross_entropy(outputs, self._images.y_train[one])
+            loss = self._objective.mean(outputs, self._images.y_train[one])
             gradients = torch.autograd.grad(loss, list(self._model.parameters()))
         return torch.cat([gradient.reshape(-1) for gradient in gradients])

@@ -10,6 +10,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from fedtwin.config import CodeConfig, Config, to_toml
+from fedtwin.config.data_files import is_file_of_data
 from fedtwin.errors import FedtwinError
 from fedtwin.files import whole_file
 from fedtwin.records.checksums import write_checked
@@ -21,7 +22,7 @@ EVALUATIONS_NAME, REFUSALS_NAME = "evaluations.parquet", "refusals.parquet"
 UNFINISHED_NAME, LOCK_NAME = "unfinished.json", ".lock"
 BESIDE_A_SUMMARY = (
     *(CONFIG_NAME, FLEET_NAME, DEVICES_NAME, START_NAME, ROUNDS_NAME, EVALUATIONS_NAME, REFUSALS_NAME),
-    *("model.safetensors", "tasks.parquet"),
+    *("model.safetensors", "model-best.safetensors", "model-plain.safetensors", "tasks.parquet"),
 )
 
 
@@ -48,7 +49,7 @@ def write_config(folder: Path, config: Config) -> None:
     if config.fleet.file is not None:
         shutil.copyfile(config.fleet.file, folder / FLEET_NAME)
         config = config.model_copy(update={"fleet": config.fleet.model_copy(update={"file": FLEET_NAME})})
-    if config.learning is not None and config.learning.dataset.endswith(".npz"):
+    if config.learning is not None and is_file_of_data(config.learning.dataset):
         dataset = str(Path(config.learning.dataset).resolve())
         config = config.model_copy(update={"learning": config.learning.model_copy(update={"dataset": dataset})})
     kept = keep_sources(config.own_code.values(), config.code.folder, folder / CODE_NAME)

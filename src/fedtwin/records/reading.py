@@ -8,11 +8,12 @@ from fedtwin import __version__
 from fedtwin.config import HASH_FORMAT, Config, config_hash, load_config
 from fedtwin.errors import FedtwinError
 from fedtwin.files import plain_file
+from fedtwin.learning.evaluation import MEASURED
 from fedtwin.records.checksums import require_as_written
 from fedtwin.records.files import CONFIG_NAME, SUMMARY_NAME, UNFINISHED_NAME
 from fedtwin.records.summary import Summary
 
-OF_TRAINING = ("test_loss", "test_accuracy", "refusals")
+OF_TRAINING = (*MEASURED, "refusals")
 OF_A_TIMEOUT = ("drops", "wasted_energy_j")
 ADDED_LATER = ("max_staleness",)
 """Numbers that a folder written before there were such has not."""

@@ -6,6 +6,7 @@ from typing import Any
 
 from fedtwin import __version__
 from fedtwin.config import Config, Identity
+from fedtwin.learning.tasks import task_of
 from fedtwin.policies import power_rule, scheme_name
 from fedtwin.records.schema import SCHEMA_VERSION, Row
 
@@ -13,6 +14,9 @@ CODE_COLUMNS = {
     "policy.name": "policy_code",
     "learning.model": "model_code",
     "learning.aggregation": "aggregation_code",
+    "learning.loss": "loss_code",
+    "learning.metric": "metric_code",
+    "learning.optimiser": "optimiser_code",
     "world.channel": "channel_code",
     "world.load": "load_code",
     "world.availability": "availability_code",
@@ -43,6 +47,9 @@ class Summary:
     energy_violations: int
     test_loss: float | None = None
     test_accuracy: float | None = None
+    test_metric: float | None = None
+    plain_test_loss: float | None = None
+    plain_test_metric: float | None = None
     refusals: int | None = None
     drops: int | None = None
     wasted_energy_j: float | None = None
@@ -50,11 +57,19 @@ class Summary:
     def as_dict(self) -> dict[str, Any]:
         """Every mean; those of the model only where one was trained, those of a timeout where rounds have one."""
         all_ = asdict(self)
+        if self.test_loss is None:
+            del all_["test_loss"], all_["test_metric"], all_["refusals"]
         if self.test_accuracy is None:
-            del all_["test_loss"], all_["test_accuracy"], all_["refusals"]
+            del all_["test_accuracy"]
+        if self.plain_test_loss is None:
+            del all_["plain_test_loss"], all_["plain_test_metric"]
         if self.drops is None:
             del all_["drops"], all_["wasted_energy_j"]
         return all_
+
+
+NO_ROUNDS = Summary(None, None, None, 0.0, 0, 0, 0.0, 0.0, 0, None, None, 0, 0)
+"""Of a run that has only begun."""
 
 
 @dataclass
@@ -140,8 +155,17 @@ def run_summary(config: Config, summary: Summary, identity: Identity) -> dict[st
         "package_version": __version__,
         "config_hash": identity.hash,
         "schema_version": SCHEMA_VERSION,
+        **judged_by(config),
         **{CODE_COLUMNS[setting]: digest for setting, digest in identity.code.items()},
     }
+
+
+def judged_by(config: Config) -> dict[str, str]:
+    """What ``test_metric`` is, and which of two is the better one."""
+    if config.learning is None:
+        return {}
+    task = task_of(config.learning)
+    return {"metric": task.metric, "metric_direction": task.direction}
 
 
 def tally_arrival(tally: Any, round_: int, staleness: int) -> None:

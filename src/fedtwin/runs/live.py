@@ -1,31 +1,35 @@
 """A live run's folder: its ledger while it goes on, its files once it has ended."""
 
-from collections.abc import Callable
-from functools import cached_property
+from collections.abc import Callable, Iterator
+from functools import cached_property, partial
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import pyarrow as pa
+from numpy.typing import NDArray
 
 from fedtwin.errors import FedtwinError
 from fedtwin.live.run.ledger import LEDGER_NAME
 from fedtwin.live.run.model import MODELS
-from fedtwin.live.run.tables import summary_of, tables_of
+from fedtwin.live.run.tables import summary_of, tables_from, tables_of
 from fedtwin.records import EVALUATIONS, REFUSALS, read_rounds, read_summary, rounds_schema, to_table
 from fedtwin.records.arrays import table_of
 from fedtwin.records.files import DEVICES_NAME, EVALUATIONS_NAME, REFUSALS_NAME, ROUNDS_NAME, START_NAME
+from fedtwin.records.summary import NO_ROUNDS
 from fedtwin.records.tables import read_table, require_columns
 from fedtwin.records.tasks import TASKS, TASKS_NAME
 from fedtwin.runs.devices import read_devices
 from fedtwin.runs.following import News
 from fedtwin.runs.replay import Replay
-from fedtwin.runs.run import Run
-from fedtwin.runs.sums import NO_ROUNDS, described
+from fedtwin.runs.run import Moment, Run, Within
+from fedtwin.runs.sums import described
 from fedtwin.twin import Twin
 
 
 class LiveRunFolder(Run):
     """Its twin always comes from the ledger, which has ``gain`` and ``cpu_hz`` as devices answered them, and no telemetry."""
+
+    is_live: ClassVar[bool] = True
 
     @cached_property
     def summary(self) -> dict[str, Any]:
@@ -82,12 +86,22 @@ class LiveRunFolder(Run):
     def _tables(self) -> dict[str, pa.Table]:
         return tables_of(self._replay.state, self._replay.book)
 
-    def _model_path(self) -> Path:
-        """While the run goes on, the newest version."""
-        versions = [] if self.finished else sorted((self.path / MODELS).glob("model-*.safetensors"))
-        return versions[-1] if versions else super()._model_path()
+    def at_rest(self) -> "LiveRunFolder":
+        if self.finished:
+            return self
+        state, book = self._replay.state, self._replay.book.at_rest()
+        ranks = list(state.coordinator.ranks) if state.started else []
+        resting = _Resting(self.path, partial(tables_from, book, state.config, list(state.names), ranks))
+        resting.__dict__["_replay"] = self._replay
+        return resting
 
-    def _reporter(self) -> Callable[[], News]:
+    def _model_path(self) -> Path:
+        """While the run goes on, the newest version: what an earlier stop has left is older."""
+        if self.finished:
+            return super()._model_path()
+        return max((self.path / MODELS).glob("model-*.safetensors"), default=self.path / MODELS / "model.safetensors")
+
+    def reporter(self) -> Callable[[], News]:
         replay = Replay(self.config, self.path / LEDGER_NAME)
         book = replay.book
         rows = evaluations = refusals = 0
@@ -116,17 +130,42 @@ class LiveRunFolder(Run):
             raise FedtwinError(f"{str(self.path)!r} has no twin yet: the run has not started, {joined} devices have joined.")
         return self._replay
 
-    def _last_twin(self) -> Twin:
-        return self._started.state.twin
+    def batches(self, *names: str, within: Within | None = None) -> Iterator[dict[str, NDArray[Any]]]:  # noqa: ARG002
+        yield {name: self.rounds[name].to_numpy() for name in names}
 
-    def _twin_at_round(self, round_: int) -> Twin:
+    def _revisions(self) -> tuple[int, int]:
+        return self._started.rounds[0], len(self._replay.clocks_s)
+
+    def _revision_of_round(self, round_: int) -> int:
         replay = self._started
         if round_ not in replay.rounds:
             raise self._no_such_round(round_, max(replay.rounds))
-        return replay.after(replay.at_round(round_))
+        return replay.at_round(round_)
 
-    def _twin_at_seconds(self, seconds: float) -> Twin:
+    def _revision_of_second(self, seconds: float) -> int:
         replay = self._started
         if seconds > replay.end_s:
             raise self._no_such_second(seconds, replay.end_s)
-        return replay.after(replay.at_seconds(seconds))
+        return replay.at_seconds(seconds)
+
+    def _twin_at(self, revision: int) -> Twin:
+        replay = self._started
+        return replay.state.twin if revision == len(replay.clocks_s) else replay.after(revision)
+
+    def _moment_of(self, revision: int) -> Moment:
+        replay = self._started
+        round_, twin = replay.round_at(revision), self._twin_at(revision)
+        over = max((device.queue_round for device in twin.devices), default=1)
+        return Moment(revision, round_, max(replay.clocks_s[revision - 1], 0.0), max(round_, over, 1))
+
+
+class _Resting(LiveRunFolder):
+    """One whose tables are of the moment it was made, whenever they are asked for."""
+
+    def __init__(self, path: Path, make_tables: Callable[[], dict[str, pa.Table]]) -> None:
+        super().__init__(path)
+        self.finished, self._make_tables = False, make_tables
+
+    @cached_property
+    def _tables(self) -> dict[str, pa.Table]:
+        return self._make_tables()

@@ -26,6 +26,8 @@ class Replay:
         self.state, self.book = State(config, NOBODY_CHOOSES), Book(config)
         self.rounds: dict[int, int] = {}
         self.clocks_s: list[float] = []
+        self._asked: list[int] = []
+        self._newest: list[int] = []
         self._reader = LedgerReader(ledger)
         self._devices: list[_Life] = []
         self._fleet: list[_Fleet] = []
@@ -48,6 +50,9 @@ class Replay:
     def _read(self, event: Event) -> None:
         moment = len(self.clocks_s)
         if isinstance(event, events.Asked):
+            if event.round not in self.rounds:
+                self._asked.append(moment)
+                self._newest.append(max(event.round, self._newest[-1] if self._newest else 0))
             self.rounds.setdefault(event.round, moment)
         before = self.state.twin if self.state.started else None
         self.state.apply(event)
@@ -63,14 +68,14 @@ class Replay:
 
     def _changed_by(self, event: Event, before: Twin | None) -> Iterable[int]:
         match event:
-            case events.Started():
+            case events.Started() | events.Changed():
                 return range(len(self.state.twin.devices))
             case events.Told():
                 return [heard.device for heard in event.facts]
             case events.Closed() if before is not None:
                 pairs = zip(self.state.twin.devices, before.devices, strict=True)
                 return [device for device, (now, then) in enumerate(pairs) if now is not then]
-            case events.Joined() | events.Quarantined() | events.Released():
+            case events.Joined() | events.Resized() | events.Quarantined() | events.Released():
                 device = self.state.number_of(event.name)
                 return () if device is None else (device,)
             case _:
@@ -84,7 +89,8 @@ class Replay:
             life = self._devices[device]
             life.moments.append(moment)
             life.twins.append(twin.devices[device])
-        self._fleet.append(_Fleet(moment, len(twin.devices), twin.model_version, twin.queue_sum, twin.queue_round_sum))
+        sums = twin.queue_sum, twin.queue_round_sum, twin.min_mean_samples
+        self._fleet.append(_Fleet(moment, len(twin.devices), twin.model_version, *sums))
 
     # Moments
 
@@ -96,13 +102,16 @@ class Replay:
         """After all events up to the first that is later."""
         return bisect_right(self.clocks_s, seconds)
 
+    def round_at(self, moment: int) -> int:
+        """The newest round of which somebody had been asked, or was about to be."""
+        place = bisect_right(self._asked, moment)
+        return self._newest[place - 1] if place else 0
+
     def after(self, moment: int) -> Twin:
         """The twin after so many events."""
         fleet = self._fleet[bisect_right(self._fleet, moment, key=lambda known: known.moment) - 1]
         devices = (life.twins[bisect_right(life.moments, moment) - 1] for life in self._devices[: fleet.devices])
-        return Twin(
-            tuple(devices), self.state.twin.min_mean_samples, fleet.model_version, fleet.queue_sum, fleet.queue_round_sum
-        )
+        return Twin(tuple(devices), fleet.min_mean_samples, fleet.model_version, fleet.queue_sum, fleet.queue_round_sum)
 
 
 class _Life(NamedTuple):
@@ -120,6 +129,7 @@ class _Fleet(NamedTuple):
     model_version: int
     queue_sum: float
     queue_round_sum: int
+    min_mean_samples: float
 
 
 def _never(view: View, knobs: Knobs) -> float:

@@ -4,8 +4,9 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar, NamedTuple
 
+import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
@@ -22,12 +23,28 @@ MODEL_NAME, LEDGER_NAME, LATER_SEGMENTS = "model.safetensors", "ledger.jsonl", "
 TABLES = ("devices", "start", "rounds", "tasks", "evaluations", "refusals")
 
 
+Within = tuple[str, float, float]
+
+
+class Moment(NamedTuple):
+    """A moment of a run. ``revision`` counts what has happened until then; ``queue_round`` is the t of Q_n(t) then: the round
+    that is open, or the next one where the last one has been decided.
+    """
+
+    revision: int
+    round: int
+    seconds: float
+    queue_round: int
+
+
 class Run(ABC):
     """A run as its folder tells it: a simulation or a live run, finished, killed or still going on.
 
     Everything is read when it is first asked for, and then stays as it was read: open the run again, or ``follow`` it, to see
     what has been written since. Tables are Arrow tables. One that a run of this kind does not have is empty, with its columns.
     """
+
+    is_live: ClassVar[bool] = False
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -87,41 +104,68 @@ class Run(ABC):
     @cached_property
     def weights(self) -> dict[str, NDArray[Any]]:
         """The model by the names of its tensors, as NumPy arrays."""
+        from safetensors import SafetensorError
+        from safetensors.numpy import load
+
+        data = self.model_bytes()
+        try:
+            return dict(load(data))
+        except (ValueError, KeyError, SafetensorError) as error:
+            raise self._unreadable_model(error) from None
+
+    def model_bytes(self) -> bytes:
+        """The model's file, checked against what was written."""
         path = self._model_path()
         if not path.exists() and not (self.finished and MODEL_NAME in names_written(self.path)):
             raise FedtwinError(f"{str(self.path)!r} has no model: it trains none, or has not ended.")
-        try:
-            from safetensors import SafetensorError
-            from safetensors.numpy import load_file
-        except ImportError as error:
-            raise FedtwinError(f"The weights of a run need safetensors ({error}): pip install 'fedtwin[learn]'.") from None
         if self.finished and path.name == MODEL_NAME:
             require_as_written(self.path, MODEL_NAME)
         try:
-            return dict(load_file(plain_file(path)))
-        except (OSError, ValueError, KeyError, SafetensorError) as error:
-            raise FedtwinError(f"{str(path)!r} cannot be read: {str(error).rstrip('.')}.") from None
+            return plain_file(path).read_bytes()
+        except OSError as error:
+            raise self._unreadable_model(error) from None
+
+    def _unreadable_model(self, error: Exception) -> FedtwinError:
+        return FedtwinError(f"{str(self._model_path())!r} cannot be read: {str(error).rstrip('.')}.")
 
     def _model_path(self) -> Path:
         return self.path / MODEL_NAME
 
-    def twin(self, *, round: int | None = None, seconds: float | None = None) -> Twin:
+    def twin(self, *, round: int | None = None, seconds: float | None = None, revision: int | None = None) -> Twin:
         """The fleet as the server knew it at a moment, exactly: what a replay of the run up to there ends with.
 
         ``round=t``: when round t has been opened, with the upload that opened it, and nobody has been asked yet: what the
         policy saw. Round 0 is before everything. ``seconds=s``: after all that happened up to s on the clock of the records
-        (``clock_s``), and at s itself. Without either: after everything that is written down.
+        (``clock_s``), and at s itself. ``revision=k``: as ``moment`` counts. Without any: after all that is written down.
         """
-        if round is not None and seconds is not None:
-            raise FedtwinError("twin(round=…, seconds=…): a moment is named by one of the two.")
-        if round is not None:
-            number = whole_number(round)
+        return self._twin_at(self._revision(round, seconds, revision))
+
+    def moment(self, *, round: int | None = None, seconds: float | None = None, revision: int | None = None) -> Moment:
+        """Which revision, round and second that is; a moment is named as for ``twin``."""
+        found = self._moment_of(self._revision(round, seconds, revision))
+        return found if seconds is None else found._replace(seconds=seconds)
+
+    def _revision(self, round_: int | None, seconds: float | None, revision: int | None) -> int:
+        if sum(named is not None for named in (round_, seconds, revision)) > 1:
+            raise FedtwinError("twin(round=…, seconds=…, revision=…): a moment is named by one of them.")
+        if round_ is not None:
+            number = whole_number(round_)
             if number is None:
-                raise FedtwinError(f"twin(round={round!r}): a round is a whole number; a time is twin(seconds=…).")
-            return self._twin_at_round(number)
-        if seconds is None:
-            return self._last_twin()
-        return self._twin_at_seconds(seconds_given("twin(seconds)", seconds))
+                raise FedtwinError(f"twin(round={round_!r}): a round is a whole number; a time is twin(seconds=…).")
+            return self._revision_of_round(number)
+        if seconds is not None:
+            return self._revision_of_second(seconds_given("twin(seconds)", seconds))
+        first, last = self._revisions()
+        if revision is None:
+            return last
+        number = whole_number(revision)
+        if number is None or not first <= number <= last:
+            raise FedtwinError(f"twin(revision={revision!r}): {str(self.path)!r} has the revisions {first} to {last}.")
+        return number
+
+    def at_rest(self) -> "Run":
+        """The run as it stands, with tables that may be asked for while another thread reads on in its ledger."""
+        return self
 
     def follow(self, *, every_s: float = 0.5, timeout_s: float | None = None) -> Iterator[News]:
         """What is written, as it is written: first all that is there, then what is new, until the run is finished.
@@ -129,20 +173,41 @@ class Run(ABC):
         It looks every ``every_s``, and ends early if nothing new has come for ``timeout_s``: a run that was killed is never
         finished. Leaving the loop stops it too.
         """
-        return follow(self._reporter(), every_s=every_s, timeout_s=timeout_s)
+        return follow(self.reporter(), every_s=every_s, timeout_s=timeout_s)
 
     @abstractmethod
-    def _reporter(self) -> Callable[[], News]:
-        """Gives the next news, which may be none."""
+    def reporter(self) -> Callable[[], News]:
+        """A function that gives the next news whenever it is called, which may be none: ``follow`` for who waits otherwise."""
 
     @abstractmethod
-    def _last_twin(self) -> Twin: ...
+    def batches(self, *names: str, within: Within | None = None) -> Iterator[dict[str, NDArray[Any]]]:
+        """Some columns of ``rounds`` as NumPy arrays, piece by piece, in order, without the memory of all of them.
+
+        ``within`` is a column with a least and a most: pieces that have nothing between them may be left out.
+        """
+
+    def columns(self, *names: str, within: Within | None = None) -> dict[str, NDArray[Any]]:
+        """The same in one piece."""
+        pieces = list(self.batches(*names, within=within))
+        if not pieces:
+            return {name: self.start[name].slice(0, 0).to_numpy() for name in names}
+        return {name: np.concatenate([piece[name] for piece in pieces]) for name in names}
 
     @abstractmethod
-    def _twin_at_round(self, round_: int) -> Twin: ...
+    def _revisions(self) -> tuple[int, int]:
+        """The first and the last there is."""
 
     @abstractmethod
-    def _twin_at_seconds(self, seconds: float) -> Twin: ...
+    def _revision_of_round(self, round_: int) -> int: ...
+
+    @abstractmethod
+    def _revision_of_second(self, seconds: float) -> int: ...
+
+    @abstractmethod
+    def _twin_at(self, revision: int) -> Twin: ...
+
+    @abstractmethod
+    def _moment_of(self, revision: int) -> Moment: ...
 
     def _no_such_round(self, round_: int, last: int) -> FedtwinError:
         return FedtwinError(f"twin(round={round_}): {str(self.path)!r} has the rounds 0 to {last}.")

@@ -6,11 +6,9 @@ import numpy as np
 
 from fedtwin.config import Config
 from fedtwin.records import SCHEMA_VERSION, Summary, Tally
+from fedtwin.records.summary import NO_ROUNDS, judged_by
 from fedtwin.runs.rows import NOBODY, Floats, Rows
 from fedtwin.twin import Twin, total_queue
-
-NO_ROUNDS = Summary(None, None, None, 0.0, 0, 0, 0.0, 0.0, 0, None, None, 0, 0)
-"""Of a run that has only begun."""
 
 
 def summary_of(rows: Rows, config: Config, twin: Twin, end_s: float) -> Summary:
@@ -72,6 +70,7 @@ def described(config: Config, summary: Summary) -> dict[str, Any]:
         "mode": config.run.mode,
         "power": power,
         "schema_version": SCHEMA_VERSION,
+        **judged_by(config),
         "unfinished": True,
     }
 

@@ -35,21 +35,39 @@ def run(engine: Engine, emit: Emit, pause: Pause, on_start: Callable[[list[Row]]
     in_flight, first_rows = _dispatch_the_first(engine)
     if on_start is not None:
         on_start(first_rows)
+    go_on(engine, emit, pause, in_flight)
+
+
+def go_on(engine: Engine, emit: Emit, pause: Pause, in_flight: list[Arrival], *, waiting: bool = True) -> None:
+    """From between any two rounds to round T; ``waiting``: no round is opened before the next upload arrives."""
     rounds, channels = engine.config.run.rounds, engine.config.fleet.channels
     while engine.coordinator.round < rounds:
-        pause()
         news = NOTHING
-        if in_flight:
-            engine.clock_s, device, plan = heapq.heappop(in_flight)
-            news = News(device, *engine.report(device, plan.cost, plan.compute_s + plan.upload_s, plan))
-        else:
-            engine.clock_s += engine.world.terms.max_time_s
+        if waiting:
+            pause()
+            news = _next_arrival(engine, in_flight)
+        waiting = True
         while len(in_flight) < channels and engine.coordinator.round < rounds:
             taken = _one_round(engine, emit, news)
             if taken is None:
                 break
             heapq.heappush(in_flight, taken)
             news = NOTHING
+
+
+def drain(engine: Engine, in_flight: list[Arrival], most: int) -> None:
+    """Uploads arrive until no more than ``most`` are on their way."""
+    while len(in_flight) > most:
+        _next_arrival(engine, in_flight)
+
+
+def _next_arrival(engine: Engine, in_flight: list[Arrival]) -> News:
+    """The earliest upload is mixed in; with nothing on its way the clock moves by T_max."""
+    if not in_flight:
+        engine.clock_s += engine.world.terms.max_time_s
+        return NOTHING
+    engine.clock_s, device, plan = heapq.heappop(in_flight)
+    return News(device, *engine.report(device, plan.cost, plan.compute_s + plan.upload_s, plan))
 
 
 def _dispatch_the_first(engine: Engine) -> tuple[list[Arrival], list[Row]]:

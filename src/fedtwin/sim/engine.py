@@ -35,18 +35,26 @@ class Asked(NamedTuple):
 
 
 class Engine:
-    """The state of one simulated run: world, coordinator and virtual clock."""
+    """The state of one simulated run: world, coordinator and virtual clock. World and ties are the seed's, if not given."""
 
-    def __init__(self, config: Config, *, trace: bool = False, learner: "Learner | None" = None) -> None:
+    def __init__(
+        self,
+        config: Config,
+        *,
+        trace: bool = False,
+        learner: "Learner | None" = None,
+        world: World | None = None,
+        tie_ranks: list[int] | None = None,
+    ) -> None:
         self.config = config
         self.learner = learner
-        self.world = World(config)
+        self.world = World(config) if world is None else world
         self.clock_s = 0.0
         self.trace = trace
         devices, seed = len(self.world.fleet), config.run.seed
         policy = policy_of(config)
         self._plan = optimal_plan if power_rule(config) == "optimal" else full_power_plan
-        self.tie_ranks = ranks(seed, Purpose.TIES, devices).tolist()
+        self.tie_ranks = ranks(seed, Purpose.TIES, devices).tolist() if tie_ranks is None else tie_ranks
         self.coordinator = Coordinator(
             new_twin([device.samples for device in self.world.fleet], config.objective.min_mean_samples),
             policy,
@@ -94,7 +102,8 @@ class Engine:
         energy_j, train_loss = plan.compute_j + plan.upload_j, None
         if self.learner is not None:
             self.learner.evaluate_until(self.clock_s, self.coordinator.round)
-            train_loss = self.learner.uploaded(device, self.coordinator.round, self.clock_s, energy_j)
+            self.learner.spent(energy_j, cost)
+            train_loss = self.learner.uploaded(device, self.coordinator.round, self.clock_s)
         staleness = self.coordinator.report(
             device, cost, plan.compute_s, self.clock_s, time_s=charged_s, energy_j=energy_j, train_loss=train_loss
         )
@@ -105,7 +114,7 @@ class Engine:
         energy_j = plan.compute_j + plan.upload_j
         if self.learner is not None:
             self.learner.evaluate_until(self.clock_s, self.coordinator.round)
-            self.learner.energy_j += energy_j
+            self.learner.spent(energy_j, cost)
         self.coordinator.give_up(device, cost, "idle", time_s=charged_s, energy_j=energy_j)
 
     def row(

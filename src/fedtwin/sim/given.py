@@ -38,7 +38,9 @@ def with_object(config: Config, setting: str, value: Any) -> Config:
         return replace_settings(config, {setting: name})
     name, folder = name_of_object(setting, value, config.code.folder)
     changed = replace_settings(config, {setting: name})
-    return changed.model_copy(update={"code": CodeConfig(folder=folder, model_source=config.code.model_source)})
+    return changed.model_copy(
+        update={"code": CodeConfig(folder=folder, model_source=config.code.model_source, sources=config.code.sources)}
+    )
 
 
 def _registered_name(setting: str, value: Any) -> str | None:

@@ -6,10 +6,11 @@ fleet's file.
 """
 
 import math
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from typing import NamedTuple
 
 from fedtwin.config import Config
+from fedtwin.formulas.admitting import MOST, enough_for_most, rounded_up
 from fedtwin.formulas.power import optimal_plan
 from fedtwin.formulas.rate import upload_energy_j, upload_time_s
 from fedtwin.formulas.terms import Terms, terms_of
@@ -18,7 +19,6 @@ from fedtwin.world.fleet import fleet_columns
 from fedtwin.world.world import Draws
 
 DEVICES_LOOKED_AT, ROUNDS_LOOKED_AT = 200, 15
-MOST = 0.9
 UNLIMITED = 1e30
 TIME, ENERGY, POWER = "objective.max_time_s", "objective.max_energy_j", "radio.max_power_w"
 LIMITS = {"max_time_s": TIME, "max_energy_j": ENERGY, "max_power_w": POWER}
@@ -122,10 +122,10 @@ def _least(name: str, looked: list[Looked]) -> float:
     """The least value of one limit that admits the fleet, infinite where no value does."""
     free = _with(looked, **{name: UNLIMITED})
     per_device = [sorted(NEEDED[name](one.terms, case) for case in one.cases)[len(one.cases) // 2] for one in free]
-    value = sorted(per_device)[math.ceil(MOST * len(looked)) - 1]
+    value = enough_for_most(per_device)
     if value == math.inf:
         return math.inf
-    for rounded in _round_up(value):
+    for rounded in rounded_up(value):
         if _share(_with(looked, **{name: rounded})) >= MOST:
             return rounded
     raise AssertionError("unreachable: the values grow for ever")
@@ -156,15 +156,6 @@ NEEDED: dict[str, Callable[[Terms, Case], float]] = {
     "max_energy_j": _energy_needed_j,
     "max_power_w": _power_needed_w,
 }
-
-
-def _round_up(value: float) -> Iterator[float]:
-    """Three digits, upwards, and from there on in steps of the last one."""
-    step = 10.0 ** (math.floor(math.log10(value)) - 2)
-    steps = math.ceil(value / step)
-    while True:
-        yield float(f"{steps * step:.3g}") if steps < 1000 else steps * step
-        steps += 1
 
 
 def _share(looked: list[Looked]) -> float:

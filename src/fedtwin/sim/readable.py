@@ -9,7 +9,7 @@ import numpy as np
 
 from fedtwin.config import Config, identity_of
 from fedtwin.errors import FedtwinError
-from fedtwin.learning.evaluation import Evaluation
+from fedtwin.learning.evaluation import MEASURED, Evaluation
 from fedtwin.records import RunFolder, Summary, rounds_schema
 from fedtwin.records.summary import run_summary
 from fedtwin.sim import asynchronous, synchronous
@@ -71,7 +71,7 @@ def run_readable(config: Config, wanted: Wanted, resumed: Resumed | None) -> Res
         summary = _summary(engine, recorder, evaluations)
         if folder is not None:
             if learner is not None:
-                write_learned(folder, learner, evaluations)
+                write_learned(folder, learner, evaluations, config, identity.hash)
             folder.finish(run_summary(config, summary, identity))
             (folder.path / CHECKPOINT_NAME).unlink(missing_ok=True)
         weights = learner.weights() if learner is not None else {}
@@ -91,7 +91,7 @@ def _make_learner(config: Config, engine: Engine, wanted: Wanted, resumed: Resum
     try:
         from fedtwin.learning.learner import Learner
     except ImportError as error:
-        raise FedtwinError(f"[learning] needs PyTorch and safetensors ({error}): pip install 'fedtwin[learn]'.") from None
+        raise FedtwinError(f"[learning] needs PyTorch ({error}): pip install 'fedtwin[learn]'.") from None
     samples = [device.samples for device in engine.world.fleet]
     least = [device.least_samples for device in engine.world.fleet]
     return Learner(config, samples, resumed.state if resumed else None, wanted.executor, least_samples=least)
@@ -123,4 +123,5 @@ def _summary(engine: Engine, recorder: Recorder, evaluations: list[Evaluation]) 
     if engine.learner is None:
         return summary
     last, refused = evaluations[-1], len(engine.learner.refusals)
-    return replace(summary, test_loss=last.test_loss, test_accuracy=last.test_accuracy, refusals=refused)
+    measured = {name: getattr(last, name) for name in MEASURED}
+    return replace(summary, **measured, refusals=refused)

@@ -3,8 +3,10 @@
 import time
 from typing import TYPE_CHECKING
 
+from fedtwin.config import Config
 from fedtwin.learning.evaluation import Evaluation
 from fedtwin.records import RunFolder
+from fedtwin.records.files import CODE_NAME
 from fedtwin.records.writing import telling_of_failed_writes
 from fedtwin.sim.engine import Engine
 
@@ -40,13 +42,29 @@ class Checkpoints:
             self._written_at = time.monotonic()
 
 
-def write_learned(folder: RunFolder, learner: "Learner", evaluations: list[Evaluation]) -> None:
-    """Evaluations, refusals and the model of a run that has ended."""
+def write_learned(folder: RunFolder, learner: "Learner", evaluations: list[Evaluation], config: Config, name: str) -> None:
+    """Evaluations, refusals and the models of a run that has ended, and whose configuration has the hash ``name``."""
     from safetensors import SafetensorError
 
-    from fedtwin.learning.layout import save_weights
+    from fedtwin.learning.card import FILES, ModelCard, card_of
+    from fedtwin.learning.layout import Weights, save_weights
 
     folder.write_evaluations(evaluations)
     folder.write_refusals(learner.refusals)
-    with telling_of_failed_writes(folder.path, SafetensorError):
-        save_weights(folder.path / "model.safetensors", learner.layout, learner.model)
+    card = card_of(config, learner.fit, name, folder.path / CODE_NAME)
+
+    def save(weights: Weights, of: ModelCard) -> None:
+        with telling_of_failed_writes(folder.path, SafetensorError):
+            save_weights(folder.path / FILES[of.which], learner.layout, weights, of.metadata)
+
+    kept, last = learner.kept, evaluations[-1]
+    if kept.best is not None and kept.best_evaluation is not None:
+        save(kept.best, card.of("best", **_figure(kept.best_evaluation)))
+    if last.plain_test_loss is not None:
+        measured = {"test_loss": last.plain_test_loss, "test_metric": last.plain_test_metric}
+        save(learner.model, card.of("plain", round=last.round, **measured))
+    save(learner.served, card.of("served", **_figure(last)))
+
+
+def _figure(evaluation: Evaluation) -> dict[str, float | None]:
+    return {key: getattr(evaluation, key) for key in ("round", "test_loss", "test_metric")}

@@ -5,10 +5,12 @@ from fedtwin.formulas.timeout import cut_off, is_late, timeout_of
 from fedtwin.sim.engine import Asked, Emit, Engine, Pause
 
 
-def run(engine: Engine, emit: Emit, pause: Pause) -> None:
-    """Rounds of M selections until T selections are made; every one is charged the time that its round took."""
+def run(engine: Engine, emit: Emit, pause: Pause, selections: int = 0) -> None:
+    """Rounds of M selections until T selections are made; every one is charged the time that its round took.
+
+    ``selections`` have been made before.
+    """
     wanted = engine.config.run.rounds
-    selections = 0
     while selections < wanted and engine.coordinator.round < wanted:
         pause()
         selections += _one_round(engine, emit, min(engine.config.fleet.channels, wanted - selections))

@@ -57,7 +57,7 @@ def check_engines(config: Config, setting: str, variants: Iterable[Variant]) -> 
 
 def _why_not(config: Config) -> str | None:
     if not can_compile():
-        return "The compiled engine needs Numba: pip install 'fedtwin[fast]'."
+        return "The compiled engine needs Numba: pip install 'fedtwin[sim]'."
     obstacle = obstacle_to_compiling(exchanged_in(config))
     return None if obstacle is None else str(obstacle)
 

@@ -53,6 +53,11 @@ def joined(twin: Twin, samples: int, round_: int, at_s: float) -> Twin:
     return twin._replace(devices=(*twin.devices, new), queue_round_sum=twin.queue_round_sum + round_)
 
 
+def resized(twin: Twin, device: int, samples: int, at_s: float) -> Twin:
+    """A device announces another number of samples."""
+    return _with(twin, device, twin.devices[device]._replace(samples=Fact(float(samples), at_s, "configured")))
+
+
 def declined(twin: Twin, device: int, gain: float | None, cpu_hz: float | None, at_s: float) -> Twin:
     """No power meets C5 and C6: nothing is spent or learned of the cost, and the queue grows on."""
     old = twin.devices[device]
@@ -74,6 +79,27 @@ def observed(twin: Twin, device: int, cost: float, time_s: float, energy_j: floa
         energy_sum_j=old.energy_sum_j + energy_j,
     )
     return _with(twin, device, new)
+
+
+def recharged(twin: Twin, device: int, cost_sum: float) -> Twin:
+    """The costs that were learned are expressed anew, by other weights or limits, from the same times and energies."""
+    return _with(twin, device, twin.devices[device]._replace(cost_sum=cost_sum))
+
+
+def grown_otherwise(twin: Twin, round_: int, min_mean_samples: float) -> Twin:
+    """From a round on the queues grow by another D_min; what they were until then stays."""
+    devices = tuple(
+        old
+        if old.queue_round >= round_
+        else old._replace(queue=queue_at(old.queue, old.queue_round, round_, twin.min_mean_samples), queue_round=round_)
+        for old in twin.devices
+    )
+    return twin._replace(
+        devices=devices,
+        min_mean_samples=min_mean_samples,
+        queue_sum=sum(device.queue for device in devices),
+        queue_round_sum=sum(device.queue_round for device in devices),
+    )
 
 
 def uploaded(twin: Twin, device: int, compute_s: float, at_s: float, train_loss: float | None) -> Twin:

@@ -1,7 +1,7 @@
 """Code of the user's own, named ``module:attribute``: how it is found, loaded, and told apart from changed code."""
 
 from fedtwin.usercode.digest import code_digest, digest_of, source_digest
-from fedtwin.usercode.keeping import keep_sources
+from fedtwin.usercode.keeping import keep_sources, sources_of
 from fedtwin.usercode.loading import forget_changed_code, is_in, load_object
 from fedtwin.usercode.objects import name_of_object, only_here, sentence_of_only_here
 from fedtwin.usercode.source import code_of_function, is_ours, sentence_of_error
@@ -20,4 +20,5 @@ __all__ = [
     "sentence_of_error",
     "sentence_of_only_here",
     "source_digest",
+    "sources_of",
 ]

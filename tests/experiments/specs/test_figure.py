@@ -1,7 +1,7 @@
 import pytest
 
 from fedtwin.errors import FedtwinError
-from fedtwin.experiments.specs.figure import FIGURES, Sampling, load_experiment, parse_experiment
+from fedtwin.experiments.specs.figure import AT_OTHER_WEIGHTS, FIGURES, Sampling, load_experiment, parse_experiment
 from fedtwin.figures.kinds import KINDS
 
 
@@ -27,15 +27,26 @@ def test_figures_3_to_5_and_regret_have_the_promised_axes() -> None:
     assert load_experiment("regret").profiles["full"].rounds == 1_000_000
 
 
-@pytest.mark.parametrize("figure", ["6", "7", "8", "9"])
+@pytest.mark.parametrize("figure", ["6", "7", "8", "9", *AT_OTHER_WEIGHTS])
 def test_the_accuracy_figures_state_their_energy_weight_and_differ_only_where_they_say(figure: str) -> None:
-    for profile, model, least_seeds in (("quick", "small-cnn", 2), ("full", "resnet18", 3)):
+    weight, seeds = (0.5, 5) if figure in AT_OTHER_WEIGHTS else (0.1, 10)
+    for profile, model, least_seeds in (("quick", "small-cnn", 2), ("full", "resnet18", seeds)):
         configs = [config for _, _, config in load_experiment(figure).configs(profile)]  # type: ignore[arg-type]
-        assert {config.objective.energy_weight for config in configs} == {0.1}
+        assert {config.objective.energy_weight for config in configs} == {weight}
+        assert f"λ_e = {weight}" in load_experiment(figure).y_label
         assert all(config.learning is not None and config.learning.model == model for config in configs)
+        assert all(config.learning is not None and config.learning.averages for config in configs)
         rates = {(c.learning.learning_rate, c.learning.local_epochs) for c in configs if c.learning}
         assert len(rates) == 1, "the same for all schemes"
         assert len({config.run.seed for config in configs}) >= least_seeds
+
+
+@pytest.mark.parametrize("figure", AT_OTHER_WEIGHTS)
+def test_a_figure_like_another_differs_in_what_it_says(figure: str) -> None:
+    usual, other = (load_experiment(name).model_dump() for name in (figure.partition("-")[0], figure))
+    assert {key for key in usual if usual[key] != other[key]} == {"figure", "title", "y_label", "profiles", "config"}
+    assert other["config"] == usual["config"] | {"objective": {"energy_weight": 0.5}}
+    assert other["profiles"]["full"] == usual["profiles"]["full"] | {"seeds": 5}
 
 
 def test_sampling_begins_and_ends_where_it_says() -> None:

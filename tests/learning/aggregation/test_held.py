@@ -110,7 +110,7 @@ def test_what_a_gpu_holds_in_an_order_of_its_own_is_held_in_the_models() -> None
     """Its executor, which trains here on the CPU, pads and turns the vectors; a checkpoint has them as the model's."""
     settings: dict[str, Any] = {"learning.model": "resnet18", "learning.aggregation": "fedbuff", "radio.update_bits": 3.6e8}
     config, data = load_config(overrides=settings), load_dataset("digits")
-    workload = make_workload(config, data.image_shape, data.classes)
+    workload = make_workload(config, data.shape, data.outputs)
 
     def learner() -> Learner:
         return Learner(config, [2] * 3, executor=Hub(make_trainer(workload, "float32", "cpu")).executor())
@@ -118,10 +118,11 @@ def test_what_a_gpu_holds_in_an_order_of_its_own_is_held_in_the_models() -> None
     live, other = learner(), learner()
     assert live._model.floats.shape != (live.layout.float_size,)
     live.downloaded(0, 1)
-    assert live.uploaded(0, 1, 0.1, 1.0) is not None
+    assert live.uploaded(0, 1, 0.1) is not None
     held = live.state(1).aggregator
-    assert [array.shape for array in held.arrays] == [(live.layout.float_size,)]
+    assert [array.shape for array in held.arrays] == [(live.layout.float_size,)] * 2, "the changes, and the average"
     other._gathered = other._rule.restore(held, other._model.floats, other._moved(other._executor.adopt))
-    assert torch.equal(other._gathered.changes, live._gathered.changes) and other._gathered.held == 1
+    assert torch.equal(other._gathered.own.changes, live._gathered.own.changes) and other._gathered.own.held == 1
+    assert torch.equal(other._gathered.average, live._gathered.average)
     for one in (live, other):
         one.close()

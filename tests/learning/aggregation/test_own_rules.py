@@ -114,7 +114,7 @@ def test_a_stopped_run_has_its_state_back_bit_for_bit(tmp_path: Path, stop_at: i
 def test_it_mixes_the_tensors_of_a_gpu_as_well(tmp_path: Path) -> None:
     """The executor of the GPU, which trains here on the CPU, keeps its models as PyTorch's tensors."""
     config, data = config_in(tmp_path), load_dataset("digits")
-    workload = make_workload(config, data.image_shape, data.classes)
+    workload = make_workload(config, data.shape, data.outputs)
     by_tensors = simulate(config, executor=Hub(make_trainer(workload, "float32", "cpu")).executor())
     assert by_tensors.summary.test_loss == pytest.approx(simulate(config).summary.test_loss, rel=1e-3)
 

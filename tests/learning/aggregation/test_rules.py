@@ -27,7 +27,10 @@ def weights(floats: list[float], counters: list[int]) -> Weights:
 
 def rule(name: str, **learning: Any) -> Rule:
     mode = "sync" if name == "fedavg" else "async"
-    return aggregation_of(load_config(overrides={"run.mode": mode, "learning.aggregation": name} | _in_learning(learning)))
+    settings = {"run.mode": mode, "learning.aggregation": name, "learning.average": "none"} | _in_learning(learning)
+    found = aggregation_of(load_config(overrides=settings))
+    assert isinstance(found, Rule)
+    return found
 
 
 def _in_learning(settings: dict[str, Any]) -> dict[str, Any]:

@@ -18,7 +18,7 @@ THREE: dict[str, Any] = {"learning.aggregation": "window", "learning.aggregation
 
 
 def test_it_is_the_mean_of_the_last_k_uploads() -> None:
-    rule = aggregation_of(load_config(overrides=THREE))
+    rule = aggregation_of(load_config(overrides={**THREE, "learning.average": "none"}))
     uploads = np.random.default_rng(0).normal(size=(8, 5)).astype(np.float32)
     model = np.full(5, 100.0, np.float32)
     state = rule.init(model)

@@ -1,24 +1,29 @@
 """The managed broker: started, killed, found again, restarted on its port; what it has acknowledged stays."""
 
 import asyncio
+import errno
 import json
 import os
 import signal
 import socket
 import subprocess
 import sys
+import threading
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from fedtwin.errors import FedtwinError
-from fedtwin.live.broker import program
+from fedtwin.files import write_whole
+from fedtwin.live.broker import process, program
 from fedtwin.live.broker.process import Broker, BrokerOptions
 from fedtwin.live.broker.program import free_port
 from fedtwin.live.broker.provisioning import provision
 from fedtwin.live.wire.nats_connection import connect
 from fedtwin.processes import runs_with
+from fedtwin.supervision import Process, launch
 from tests.live.brokers import LIMIT_S, frozen, running, until
 
 STARTER = """
@@ -131,6 +136,41 @@ def test_a_taken_port_is_one_sentence(tmp_path: Path) -> None:
         with pytest.raises(FedtwinError, match=r"does not start: .*address already in use"):
             Broker.start(tmp_path / "second", options)
         assert first.alive()
+
+
+@pytest.mark.parametrize("how", ["restarted", "found again"])
+def test_a_port_that_is_still_held_for_a_moment_is_waited_for(tmp_path: Path, how: str) -> None:
+    """A process that was killed is gone before its port is."""
+    with running(tmp_path) as broker:
+        broker.stop()
+        holder = socket.create_server(("127.0.0.1", broker.options.port or 0))
+        threading.Timer(0.2, holder.close).start()
+        if how == "restarted":
+            broker.restart()
+        else:
+            broker = Broker.adopt_or_start(broker.folder, BrokerOptions(broker.store), die_with_parent=True)
+        assert broker.answers()
+        broker.stop()
+
+
+@pytest.mark.parametrize("file", ["nats.conf", "broker.json"])
+def test_a_full_disk_is_one_sentence_and_no_broker_is_left(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, file: str) -> None:
+    started: list[Process] = []
+
+    def full(path: Path, *rest: Any) -> None:
+        if path.name == file:
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+        write_whole(path, *rest)
+
+    def launched(*words: Any, **options: Any) -> Process:
+        started.append(launch(*words, **options))
+        return started[-1]
+
+    monkeypatch.setattr(process, "write_whole", full)
+    monkeypatch.setattr(process, "launch", launched)
+    with pytest.raises(FedtwinError, match="does not start: No space left on device"):
+        Broker.start(tmp_path / "broker", BrokerOptions(tmp_path / "store"), die_with_parent=True)
+    assert all(one.poll() is not None for one in started) and len(started) == (file == "broker.json")
 
 
 @pytest.mark.parametrize("host", ["0.0.0.0", "::", "edge.example", "192.0.2.1"])

@@ -20,7 +20,7 @@ from nats.errors import NoRespondersError
 from paho.mqtt.enums import CallbackAPIVersion
 
 from fedtwin.errors import FedtwinError
-from fedtwin.live.broker.provisioning import fleet_of, provision, revoke
+from fedtwin.live.broker.provisioning import fleet_of, provision, reinstate, revoke, runs_of
 from fedtwin.live.wire.protocol import Subjects
 from tests.conftest import Cli
 from tests.live.brokers import RUN, SecureFleet, secure_fleet, until
@@ -101,13 +101,25 @@ def test_a_fleet_is_extended_and_what_is_valid_stays(tmp_path: Path) -> None:
         ({"run": "a b"}, "run 'a b' is not a name"),
         ({"server_names": ["a b"]}, "server name 'a b' is neither"),
         ({"days": 0}, "days 0 is not above 0"),
-        ({"run": "other"}, "is of run 'main', not 'other'"),
     ],
 )
 def test_bad_input(tmp_path: Path, settings: dict[str, Any], sentence: str) -> None:
     provision(tmp_path, run=RUN, server_names=[], devices=[])
     with pytest.raises(FedtwinError, match=sentence):
         provision(tmp_path, **{"run": RUN, "server_names": [], "devices": [], **settings})
+
+
+def test_a_fleet_of_several_runs_has_the_rights_of_all_of_them(tmp_path: Path) -> None:
+    provision(tmp_path, run="main", server_names=[], devices=["press-1"])
+    before = json.loads((tmp_path / "fleet.json").read_text(encoding="utf-8"))["devices"]["press-1"]
+    fleet = provision(tmp_path, run="second", server_names=[], devices=["press-1"])
+    assert runs_of(fleet) == ["main", "second"] and fleet["devices"]["press-1"] == before, "the same certificate"
+    users = (tmp_path / "users.conf").read_text(encoding="utf-8")
+    device = next(line for line in users.splitlines() if '"press-1@' in line)
+    for run in ("main", "second"):
+        assert f"fedtwin.{run}.upload.press-1" in device and f"fedtwin.{run}.task.press-1" in device
+        assert f'"fedtwin.{run}.>"' in next(line for line in users.splitlines() if '"edge@' in line)
+    assert "fedtwin.main.upload.press-2" not in device
 
 
 def test_everybody_can_do_their_work(tmp_path: Path) -> None:
@@ -180,6 +192,7 @@ def test_nobody_speaks_or_listens_for_another(tmp_path: Path, caplog: pytest.Log
                 *(
                     f"$KV.{SUBJECTS.twin_bucket}.press-1",
                     "_INBOX.edge.x",
+                    "_INBOX.press-2.x",  # where the answer to its hello comes, and code with it
                     "$SYS.REQ.SERVER.PING",
                     f"$JS.API.STREAM.DELETE.{MODELS}",
                 ),
@@ -320,3 +333,19 @@ def test_the_command(cli: Cli, tmp_path: Path) -> None:
     assert cli("provision", "fleet", "--revoke", "press-9").returncode == 2
     both = cli("provision", "fleet", "--revoke", "press-1", "--device", "press-3")
     assert both.returncode == 2 and both.stderr.startswith("error: --revoke")
+
+
+def test_what_the_edge_server_cut_is_given_back_and_what_a_person_revoked_is_not(tmp_path: Path) -> None:
+    folder = tmp_path / "fleet"
+    user = provision(folder, run="main", server_names=[], devices=["a", "b"])["devices"]["a"]["user"]
+    revoke(folder, "a", cut=True)
+    assert fleet_of(folder)["devices"]["a"]["revoked"] and user not in (folder / "users.conf").read_text()
+    assert reinstate(folder, "a") and not reinstate(folder, "a") and not reinstate(folder, "nobody")
+    assert fleet_of(folder)["devices"]["a"]["user"] == user and user in (folder / "users.conf").read_text()
+    for first, then in ((True, False), (False, True)):
+        revoke(folder, "b", cut=first)
+        revoke(folder, "b", cut=then)
+        with pytest.raises(FedtwinError, match="was revoked by a person: provision it anew"):
+            reinstate(folder, "b")
+        provision(folder, run="main", server_names=[], devices=["b"])
+    assert not fleet_of(folder)["devices"]["b"]["revoked"] and not reinstate(folder, "b")

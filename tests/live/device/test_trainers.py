@@ -10,10 +10,10 @@ import pytest
 
 from fedtwin.config import Config, build_config
 from fedtwin.errors import FedtwinError
+from fedtwin.live.device.torch_trainer import TorchTrainer
 from fedtwin.live.device.trainers import (
     CommandTrainer,
     NoTrainer,
-    TorchTrainer,
     TrainingError,
     Update,
     require_sensing,
@@ -69,10 +69,13 @@ def test_a_command_gets_the_model_and_the_settings(tmp_path: Path) -> None:
     assert trainer.train(b"abc", 5) == (b"cba", None)
     environment = json.loads(told.read_text(encoding="utf-8"))
     assert environment["FEDTWIN_ROUND"] == "5" and environment["FEDTWIN_SAMPLES"] == "7"
-    assert json.loads(environment["FEDTWIN_LEARNING"])["local_epochs"] == 3
+    assert json.loads(environment["FEDTWIN_LEARNING"])["local_epochs"] == 3 and environment["FEDTWIN_RATE"] == "0.05"
     assert not Path(environment["FEDTWIN_MODEL"]).exists(), "nothing is left behind"
     assert train_on(trainer, b"abc", 6, 4, 7) == (b"cba", None)
     assert json.loads(told.read_text(encoding="utf-8"))["FEDTWIN_SAMPLES"] == "4"
+    trainer.prepare(build_config({}, {"learning.rate_schedule": "linear", "run.rounds": 4}))
+    trainer.train(b"abc", 2)
+    assert float(json.loads(told.read_text(encoding="utf-8"))["FEDTWIN_RATE"]) == 0.05 * 0.75
 
 
 @pytest.mark.parametrize(

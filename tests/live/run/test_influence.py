@@ -60,7 +60,7 @@ def test_a_device_that_is_always_free_has_three_times_its_fair_share(tmp_path: P
     for turn in range(600):
         refused = deliver(live, fast, weights(1.0))
         uploads["clipped" if refused else "fast"] += 1
-        assert refused is None or refused == "share: 30 of 100 uploads are three times its fair share among 10 devices"
+        assert refused is None or refused == "share: 30 of 100 uploads are 3 times its fair share among 10 devices"
         if refused:
             live.commit(events.StatusChanged(at_s=live.now_s(), device=fast.device, status="idle"))
         fast = dispatch(live)
@@ -72,9 +72,22 @@ def test_a_device_that_is_always_free_has_three_times_its_fair_share(tmp_path: P
         means.append(float(np.mean(live.model.weights.floats)))
     assert uploads == {"slow": 60, "fast": 30, "clipped": 570}
     assert max(means[-300:]) < 1e-3, "what it had moved has been mixed away"
-    assert open_run(tmp_path / "run").summary["uploads_clipped"] == 570
+    summary = open_run(tmp_path / "run").summary
+    assert summary["uploads_clipped"] == 570 and summary["clipped"] == {live.core.names[fast.device]: 570}
     again = replayed(live)
     assert (again.influence.window, again.influence.unchosen) == (live.core.influence.window, live.core.influence.unchosen)
+    live.close()
+
+
+def test_the_bound_is_a_setting(tmp_path: Path) -> None:
+    """A fast device that is honest, and is meant to have what it delivers."""
+    live = fleet_of(tmp_path / "run", 10, **{"live.influence_shares": 100})
+    while len(live.core.open) < 10:
+        fast = dispatch(live)
+    for _ in range(120):
+        assert deliver(live, fast, weights(1.0)) is None
+        fast = dispatch(live)
+    assert open_run(tmp_path / "run").summary["clipped"] == {}
     live.close()
 
 
@@ -119,17 +132,19 @@ def test_who_has_left_does_not_count() -> None:
     influence = Influence()
     for _ in range(30):
         influence.mixed_in(0, chosen=False, devices=10)
-    assert influence.excess(0, taking_part=10, devices=10) is not None
-    assert influence.excess(0, taking_part=9, devices=10) is None
+    assert influence.excess(0, taking_part=10, devices=10, shares=3.0) is not None
+    assert influence.excess(0, taking_part=9, devices=10, shares=3.0) is None
     for _ in range(100):
         influence.mixed_in(0, chosen=False, devices=10)
-    assert len(influence.window) == 100 and influence.excess(0, taking_part=3, devices=10) is None
+    assert len(influence.window) == 100 and influence.excess(0, taking_part=3, devices=10, shares=3.0) is None
     for device in range(1, 8):
         for _ in range(10):
             influence.mixed_in(device, chosen=True, devices=10)
-    assert influence.unchosen[0] == 30 and influence.excess(0, taking_part=10, devices=10) is None, "its oldest goes"
+    assert influence.unchosen[0] == 30 and influence.excess(0, taking_part=10, devices=10, shares=3.0) is None, (
+        "its oldest goes"
+    )
     influence.mixed_in(0, chosen=True, devices=10)
-    assert influence.excess(0, taking_part=10, devices=10) is None
+    assert influence.excess(0, taking_part=10, devices=10, shares=3.0) is None
 
 
 class Watched(Script):

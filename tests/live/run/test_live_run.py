@@ -202,6 +202,33 @@ def test_nothing_follows_a_line_that_could_not_be_written(tmp_path: Path, monkey
     ledger.close()
 
 
+@pytest.mark.parametrize("rule", ["fedasync", "fedbuff"])
+def test_an_upload_whose_model_could_not_be_written_has_not_happened(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, rule: str
+) -> None:
+    """What goes out meanwhile is the model of the ledger, and the upload counts once when it comes again."""
+    more = {"learning.aggregation": rule} | ({"learning.buffer_size": 1} if rule == "fedbuff" else {})
+    live = begun(tmp_path / "run", **more)
+    sent, before, version = dispatch(live), live.model.encoded, live.core.version
+
+    def full(*_: object, **__: object) -> None:
+        raise OSError(28, "No space left on device")
+
+    with monkeypatch.context() as patch:
+        patch.setattr("fedtwin.live.wire.real.write_whole", full)
+        with pytest.raises(FedtwinError, match=r"cannot be written to .*No space left on device"):
+            deliver(live, sent, weights(1.0, 1))
+    assert live.failure is not None, "the run ends"
+    assert (live.model.encoded, live.core.version) == (before, version)
+    assert deliver(live, sent, weights(1.0, 1)) is None
+    mixed = live.model.weights.floats
+    live.close()
+    once = begun(tmp_path / "once", **more)
+    assert deliver(once, dispatch(once), weights(1.0, 1)) is None
+    np.testing.assert_array_equal(mixed, once.model.weights.floats)
+    once.close()
+
+
 def test_a_run_that_never_began_leaves_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def killed(*_: object, **__: object) -> None:
         raise KilledError
@@ -235,7 +262,7 @@ def test_a_wall_clock_that_is_set_back_changes_nothing(tmp_path: Path) -> None:
 
 def test_models_of_tasks_given_up_are_not_kept_for_ever(tmp_path: Path) -> None:
     """FedBuff needs the model an upload started from, as long as the upload would be taken."""
-    live = begun(tmp_path / "run", **{"learning.aggregation": "fedbuff", "live.max_staleness": 5})
+    live = begun(tmp_path / "run", **{"learning.aggregation": "fedbuff", "learning.average": "none", "live.max_staleness": 5})
     for sent in [dispatch(live) for _ in range(3)]:
         assert deliver(live, sent, weights(1.0)) is None
     for _ in range(20):

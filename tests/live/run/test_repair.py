@@ -13,6 +13,7 @@ from fedtwin.errors import FedtwinError
 from fedtwin.live.run import events, opening
 from fedtwin.live.run.ledger import first_lines, read_events, segment_path
 from fedtwin.live.run.live_run import LiveRun
+from fedtwin.live.run.tables import write_records
 from fedtwin.runs import open_run
 from tests.live.run.test_live_run import begun, deliver, dispatch, weights
 from tests.live.run.test_round import SYNC, opened
@@ -127,6 +128,28 @@ def test_damage_is_said_with_what_is_intact_and_repaired(
     opening.resume(folder).close()
 
 
+def test_a_stopped_run_has_a_copy_of_its_newest_model_by_which_nothing_is_lost(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    folder = tmp_path / "run"
+    live = begun(folder)
+    for number in range(5):
+        assert deliver(live, dispatch(live), weights(float(number + 1))) is None
+    live.commit(events.Stopped(at_s=live.now_s(), finished=False))
+    write_records(folder, live.core, live.model)
+    live.close()
+    newest_model(folder)
+    with pytest.raises(FedtwinError, match="is damaged"):
+        opening.resume(folder)
+    with caplog.at_level("INFO", "fedtwin.live"):
+        opening.repaired(folder)
+        opening.repaired(folder)
+    assert [record.message for record in caplog.records] == ["repaired, and nothing was lost", "there was nothing to repair"]
+    again = opening.resume(folder)
+    assert again.core.applied == 5 and again.model.encoded == live.model.encoded
+    again.close()
+
+
 def test_a_repair_of_what_is_whole_changes_nothing(tmp_path: Path) -> None:
     played(tmp_path / "run", 3)
     lines = lines_of(tmp_path / "run")
@@ -139,7 +162,7 @@ def test_damage_far_back_goes_to_the_last_model_that_is_left(tmp_path: Path, mon
     """Of the versions in between there is no file any more: the run goes back to an anchor."""
     monkeypatch.setattr("fedtwin.live.run.trail.SEGMENT_LINES", 16)
     folder = tmp_path / "run"
-    models = played(folder, 12)
+    models = played(folder, 12, **{"learning.average": "none"})
     for snapshot in folder.glob("snapshot-*"):
         snapshot.unlink()  # they have the state, and nothing would be lost
     whole = tmp_path / "whole"
@@ -237,7 +260,7 @@ def test_another_version_of_the_package_is_one_line(
     played(tmp_path / "run", 1)
     opening.resume(tmp_path / "run").close()
     assert not caplog.records
-    monkeypatch.setattr("fedtwin.live.run.live_run.__version__", "9.9")
+    monkeypatch.setattr("fedtwin.live.run.going_on.__version__", "9.9")
     opening.resume(tmp_path / "run").close()
     (said,) = caplog.records
     assert said.levelname == "WARNING" and "another version of fedtwin" in said.message
@@ -261,14 +284,14 @@ def test_lines_that_are_missing_at_the_end_are_told_by_the_models(tmp_path: Path
     goes_on(again)
 
 
-def test_damage_before_a_snapshot_costs_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The state is in the snapshot; only who reads all lines is told."""
-    monkeypatch.setattr("fedtwin.live.run.trail.SEGMENT_LINES", 16)
-    folder = tmp_path / "run"
-    models = played(folder, 12)
-    drop_line(folder, 5)
-    again = opening.resume(folder)
-    assert again.core.version == 12 and np.array_equal(again.model.weights.floats, models[12])
+@pytest.mark.parametrize(("settings", "rule"), [({}, "fedasync"), (FEDBUFF, "fedbuff")])
+def test_a_line_that_is_lost_before_the_first_snapshot_costs_a_few_uploads(
+    tmp_path: Path, settings: dict[str, Any], rule: str
+) -> None:
+    folder = tmp_path / rule
+    models = played(folder, 80, **{"run.rounds": 200}, **settings)
+    drop_line(folder, place_of(folder, "applied", 70) + 1)
+    again = opening.resume(folder, repair=True)
+    assert 80 - 3 * 10 - 32 <= again.core.version <= 70
+    assert np.array_equal(again.model.weights.floats, models[again.core.version])
     goes_on(again)
-    with pytest.raises(FedtwinError, match=r"ledger\.jsonl' is damaged in line 5: "):
-        open_run(folder).twin()

@@ -17,11 +17,11 @@ from fedtwin.live.run import events, opening
 from fedtwin.live.run.core import Core
 from fedtwin.live.run.live_run import LiveRun
 from fedtwin.live.run.state import State
-from fedtwin.live.wire.protocol import Accept, Decline, Hello
+from fedtwin.live.wire.protocol import Accept, Decline, Hello, Tried
 from fedtwin.runs.replay import NOBODY_CHOOSES
 from tests.live.run.test_live_run import CODEC, TOKENS, config_of, deliver, weights
 
-WHAT_NEVER_CHANGES = {"_knobs", "policy", "config", "live", "terms", "sync", "timeout_s", "keeps_limits", "_coordinator"}
+WHAT_NEVER_CHANGES = {"_knobs_of", "policy", "given", "sync", "timeout_s", "keeps_limits", "_coordinator"}
 
 
 def state_of(state: State) -> dict[str, Any]:
@@ -47,7 +47,11 @@ class Driver:
     def do_join(self) -> None:
         live, name = self.live, f"d{len(self.core.members)}"
         if len(self.core.members) < 6:
-            live.commit(self.core.join(name, Hello(samples=50), live.now_s()))
+            need = Tried(time_s=self.chance.uniform(0.5, 5.0), energy_j=self.chance.uniform(0.5, 5.0))
+            measured = self.chance.choice([None, Tried(), need])
+            live.commit(self.core.join(name, Hello(samples=50, measured=measured), live.now_s()))
+        if (limits := self.core.settle_limits(live.now_s())) is not None:
+            live.commit(limits)
         if self.core.ready():
             live.commit(self.core.start(live.now_s()))
 
@@ -81,7 +85,8 @@ class Driver:
                 if isinstance(event, events.Dispatched):
                     self.sent.append(event)
                 else:
-                    assert core.is_quarantined(core.names[asked.device])
+                    name = core.names[asked.device]
+                    assert core.is_quarantined(name) or core.halted or name in core.drained
 
     do_answer_again = do_answer
 
@@ -138,6 +143,43 @@ class Driver:
         for name in [name for name in self.core.members if self.core.is_quarantined(name)]:
             self.live.commit(events.Released(at_s=self.live.now_s(), name=name))
 
+    def do_steer(self) -> None:
+        """Seldom against the run, and soon taken back: a run that stands still shows nothing."""
+        if self.chance.random() < (0.8 if self.core.paused else 0.1):
+            self.live.steer("resume" if self.core.paused else "pause")
+        for name in self.core.members:
+            if name in self.core.drained:
+                self.live.release(name)
+            elif self.chance.random() < 0.03:
+                self.live.steer("drain", name=name)
+        if self.chance.random() < 0.003:
+            self.live.steer("finish")
+
+    def do_set(self) -> None:
+        values = {
+            "run.rounds": self.chance.randint(40, 60),
+            "policy.v": self.chance.uniform(1.0, 100.0),
+            "objective.min_mean_samples": self.chance.uniform(1.0, 20.0),
+            "objective.energy_weight": self.chance.uniform(0.0, 1.0),
+            "objective.max_time_s": self.chance.uniform(0.5, 3.0),
+            "objective.max_energy_j": self.chance.uniform(0.5, 3.0),
+            "learning.learning_rate": self.chance.uniform(0.01, 0.1),
+            "learning.mixing": self.chance.uniform(0.1, 1.0),
+            "live.stop_after_s": self.chance.uniform(1.0, 100.0),
+        }
+        if self.chance.random() < 0.5:
+            self.live.change(*self.chance.choice([*values.items()]))
+
+    def do_evaluate(self) -> None:
+        if self.core.started:
+            core, at_s, found = self.core, self.live.now_s(), self.chance.random()
+            self.live.commit(
+                events.Measured(
+                    at_s=at_s, round=core.round, version=core.version, model_at_s=at_s, energy_j=core.energy_j, test_loss=1.0,
+                    test_metric=found,
+                )
+            )  # fmt: skip
+
     def do_refuse(self) -> None:
         self.live.refuse("stranger", "hello", "name: not allowed")
 
@@ -159,6 +201,7 @@ def test_a_killed_run_comes_back_as_it_was(aggregation: str, mode: str, seed: in
     with tempfile.TemporaryDirectory() as folder:
         more = {"fleet.channels": 2, "learning.aggregation": aggregation, "learning.buffer_size": 3, "live.max_staleness": 9}
         more["policy.name"] = "tests.live.remembering_policy:POLICY"
+        more["live.limits_from_fleet"] = ["max_time_s", "max_energy_j"]
         if mode == "sync":
             more |= {
                 "run.mode": mode,

@@ -11,6 +11,7 @@ from fedtwin.live.run import events
 from fedtwin.live.run.following import Follower, attached, files_there
 from fedtwin.live.run.live_run import LiveRun
 from fedtwin.live.run.opening import resume
+from fedtwin.live.run.past import has_ledger
 from fedtwin.live.server.context import EdgeContext
 from fedtwin.live.server.uploads import Uploads
 from fedtwin.live.wire.box import Box
@@ -110,7 +111,8 @@ def test_an_answer_that_is_lost_is_not_written_twice_and_a_store_that_is_lost_is
         assert deliver(live, dispatch(live), weights(1.0)) is None
         await live.settled()
         assert not lost and (await tape.last()).number == len(ledger_of(live.folder)) and len(await tape.read(0, 100)) > 7
-        assert len(await box.names()) == 3 and not unheard
+        kinds = sorted(name.partition("-")[0].partition(".")[0] for name in await box.names())
+        assert kinds == ["config", "model", "model", "upload"] and not unheard, "the average is had back from the upload"
         with pytest.raises(ServedElsewhereError, match=r"not finished: .*--standby, or .*--run NAME"):
             await attached(live.folder, tape, box, new=True)
 
@@ -188,6 +190,68 @@ def lines_of(folder: Path) -> dict[str, bytes]:
     return {path.name: path.read_bytes() for path in sorted(folder.glob("ledger*.jsonl"))}
 
 
+def test_a_broker_with_an_older_store_is_told_and_filled_from_the_folder(tmp_path: Path) -> None:
+    """It had lines that the folder has, and uploads were acknowledged for them."""
+
+    async def scene(transport: NatsTransport, broker: Broker) -> None:  # noqa: ARG001
+        live, (tape, _) = begun(tmp_path / "run"), at_the_broker(transport)
+        writing = await written_there(live, transport)
+        for value in range(3):
+            assert deliver(live, dispatch(live), weights(float(value))) is None
+        await live.settled()
+        lines, model = [entry.data for entry in await tape.read(0, 100)], live.model.encoded
+        await tape.remove()
+        await tape.make()
+        for number, line in enumerate(lines[:5]):
+            await tape.append(line, after=number)
+        live.commit(events.Stopped(at_s=live.now_s(), finished=False))
+        with pytest.raises(FedtwinError, match=rf"has 5 lines, and {len(lines)} had been written: .* go on with --resume"):
+            await writing
+        live.close()
+
+        await followed(tmp_path / "run", transport)
+        again = resume(tmp_path / "run")
+        assert again.model.encoded == model and again.core.applied == 3
+        writing = await written_there(again, transport, new=False)
+        await again.settled()
+        assert [entry.data for entry in await tape.read(0, 100)][: len(lines)] == lines
+        writing.cancel()
+        again.close()
+
+    played(tmp_path, scene)
+
+
+def test_a_tape_that_somebody_has_emptied_is_said_and_the_folder_fills_a_new_one(tmp_path: Path) -> None:
+    """A standby said that there was no ledger yet, and waited for one for ever."""
+
+    async def scene(transport: NatsTransport, broker: Broker) -> None:  # noqa: ARG001
+        live, (tape, _) = begun(tmp_path / "run"), at_the_broker(transport)
+        js = transport.client.jetstream()
+        await js.add_stream(name=tape.name, subjects=[tape.subject])  # of an older fedtwin, which let it be purged
+        writing = await written_there(live, transport)
+        assert deliver(live, dispatch(live), weights(1.0)) is None
+        await live.settled()
+        lines = [entry.data for entry in await tape.read(0, 100)]
+        writing.cancel()
+        live.close()
+        await js.purge_stream(tape.name)
+        for folder in ("standby", "run"):
+            with pytest.raises(FedtwinError, match=r"has been emptied: .* \(nats stream rm fedtwin-main-ledger\)"):
+                await followed(tmp_path / folder, transport)
+        with pytest.raises(FedtwinError, match="has been emptied"):
+            await attached(tmp_path / "run", *at_the_broker(transport), new=False)
+
+        await tape.remove()
+        again = resume(tmp_path / "run")
+        writing = await written_there(again, transport, new=False)
+        await again.settled()
+        assert [entry.data for entry in await tape.read(0, 100)][: len(lines)] == lines
+        writing.cancel()
+        again.close()
+
+    played(tmp_path, scene)
+
+
 def test_a_tape_that_is_empty_costs_the_folder_nothing(tmp_path: Path) -> None:
     """The edge server was killed when it had made tape and box, and had written nothing there."""
 
@@ -202,6 +266,29 @@ def test_a_tape_that_is_empty_costs_the_folder_nothing(tmp_path: Path) -> None:
         again = resume(tmp_path / "run")
         assert again.model.encoded == live.model.encoded
         again.close()
+        await transport.close()
+
+    bench = MemoryBench()
+    bench.play(scene)
+
+
+@pytest.mark.parametrize("left", [b"", b'{"kind":"beg'], ids=["nothing", "half a line"])
+def test_a_folder_that_was_left_before_its_first_line_was_whole_follows_anew(tmp_path: Path, left: bytes) -> None:
+    """It was said to be of another run, for ever."""
+
+    async def scene() -> None:
+        transport = await bench.connect("edge")
+        live = begun(tmp_path / "run")
+        writing = await written_there(live, transport)
+        await live.settled()
+        second = tmp_path / "second"
+        second.mkdir()
+        (second / "ledger.jsonl").write_bytes(left)
+        assert not has_ledger(second)
+        await followed(second, transport)
+        assert lines_of(second) == lines_of(tmp_path / "run")
+        writing.cancel()
+        live.close()
         await transport.close()
 
     bench = MemoryBench()

@@ -15,10 +15,14 @@ from fedtwin.live.run import events, opening
 from fedtwin.live.run.ledger import read_events
 from fedtwin.live.run.live_run import LiveRun
 from fedtwin.live.run.model import LiveModel, Mixed
+from fedtwin.live.run.trail import MARK_EVERY, Kept
 from tests.live.run.test_live_run import begun, deliver, dispatch, weights
 
-MOMENTUM = {"learning.aggregation": "tests.live.gathering_rule:RULE"}
-FEDBUFF = {"learning.aggregation": "fedbuff", "learning.buffer_size": 4}
+PLAIN = {"learning.average": "none"}
+MOMENTUM = {**PLAIN, "learning.aggregation": "tests.live.gathering_rule:RULE"}
+FEDBUFF = {**PLAIN, "learning.aggregation": "fedbuff", "learning.buffer_size": 4}
+AVERAGED = {"learning.average": "ema"}
+AVERAGED_FEDBUFF = {**FEDBUFF, **AVERAGED}
 
 
 def after(folder: Path, uploads: int, settings: dict[str, Any]) -> LiveRun:
@@ -43,8 +47,8 @@ def require_the_same(one: LiveRun, other: LiveRun) -> None:
 
 
 def test_a_rule_without_a_state_keeps_nothing(tmp_path: Path) -> None:
-    after(tmp_path / "run", 20, {})
-    assert kinds_of_files(tmp_path / "run") == {"model": 3}, "the newest, the one before, and the run's beginning"
+    after(tmp_path / "run", 20, PLAIN)
+    assert kinds_of_files(tmp_path / "run") == {"model": 4}, "the newest, the one before, version 16, and the run's beginning"
     assert all(event.upload is None and event.state is None for event in applied(tmp_path / "run"))
 
 
@@ -60,13 +64,17 @@ def test_the_state_itself_is_written_once_in_many_uploads(tmp_path: Path) -> Non
     written = [event.version for event in applied(tmp_path / "run") if event.state is not None]
     assert written == [17, 34]
     kept = kinds_of_files(tmp_path / "run")
-    assert kept["state"] == 1 and kept["upload"] == 9 and kept["model"] < 15
+    assert kept["state"] == 2 and kept["upload"] == 9 and kept["model"] < 15
     again = opening.resume(tmp_path / "run")
     require_the_same(again, live)
     again.close()
 
 
-@pytest.mark.parametrize("settings", [MOMENTUM, FEDBUFF], ids=["momentum", "fedbuff"])
+@pytest.mark.parametrize(
+    "settings",
+    [MOMENTUM, FEDBUFF, AVERAGED, AVERAGED_FEDBUFF],
+    ids=["momentum", "fedbuff", "averaged fedasync", "averaged fedbuff"],
+)
 @pytest.mark.parametrize("uploads", [1, 3, 4, 5, 16, 17, 18])
 def test_what_was_gathered_is_had_back_also_if_the_last_line_is_lost(
     tmp_path: Path, settings: dict[str, Any], uploads: int
@@ -123,3 +131,26 @@ def test_what_is_not_for_a_live_fleet_is_said_before_anything_is_made(tmp_path: 
     ):
         begun(tmp_path / "run", **MOMENTUM, **{"learning.aggregation_settings.speed": 1})
     assert not (tmp_path / "run").exists()
+
+
+GATHERED = events.KeptUpload(file="upload", sha256="", start=0, staleness=0, samples=1.0, round=0)
+APPLIED = events.Applied(
+    at_s=0.0, token="", device=0, version=1, changed=True, staleness=0, late=False, compute_s=0.0, upload_s=0.0, compute_j=0.0,
+    upload_j=0.0, cost=0.0, elapsed_s=0.0, reported_s=0.0, believed=True, sources={}, link_s=0.0, uploaded_bytes=0,
+    model_sha256="",
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("every", [1, 4, 17, 40])
+def test_going_back_loses_three_times_as_many_versions_as_came_after_the_damage(every: int) -> None:
+    """And a few; with so few models that they have room. ``every``: how often the state is whole in one file."""
+    kept, most = Kept(), 0
+    for version in range(1, 12_001):
+        kept.happened(APPLIED.model_copy(update={"version": version, "upload": GATHERED if version % every else None}))
+        if version % 977 == 0:
+            states = sorted({state.version for state in kept.states})
+            for damaged in range(kept.anchors[0].version + 1, version):
+                back = max(one for one in states if one <= damaged)
+                assert version - back <= 3 * (version - damaged) + 2 * max(every, MARK_EVERY), (version, damaged, back)
+        most = max(most, len(kept.marks))
+    assert 8 <= most <= 16

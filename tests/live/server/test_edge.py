@@ -108,6 +108,7 @@ def seen(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Seen]:
         sensor.loop_start()
         result = Seen(fleet)
         try:
+            fleet.wait(lambda: '"serving"' in fleet.log("edge"), "an edge server that hears it: it is said once")
             sensor.publish("fedtwin/main/hello/sensor", json.dumps({"samples": 70}), qos=1).wait_for_publish(LIMIT_S)
             port = until(
                 lambda: [json.loads(line)["port"] for line in fleet.log("edge").splitlines() if '"metrics"' in line], "port"
@@ -223,7 +224,7 @@ def test_the_twin_is_in_a_bucket_with_history(seen: Seen) -> None:
     selections = [entry["selections"] for entry in seen.history]
     assert selections == sorted(selections) and selections[-1] > 0
     assert seen.history[-1]["samples"] == {**seen.history[-1]["samples"], "value": 40}
-    assert set(seen.history[-1]) == {*DeviceTwin._fields, "mean_cost"}
+    assert set(seen.history[-1]) == {*DeviceTwin._fields, "mean_cost", "seen"}
     assert set(seen.model) == {"version", "round", "changes", "min_mean_samples"} and seen.model["version"] > 0
 
 

@@ -23,16 +23,22 @@ def main() -> None:
         print(outcome.trouble or f"well: {outcome.counts}, uploads again after {outcome.resumed_after_s:.1f} s")
         sys.exit(outcome.trouble is not None)
     begun, counts, slowest, failed = time.process_time(), Counter[str](), 0.0, 0
+    had, happened = Counter[str](), Counter[str]()
     for seed in range(first, last + 1):
         outcome = play(seed)
         counts.update(outcome.counts)
+        had.update([*outcome.schedule.has, *outcome.schedule.kinds])
+        happened.update({what for what, count in outcome.features.items() if count})
         slowest = max(slowest, outcome.resumed_after_s)
         if outcome.trouble is not None:
             failed += 1
             print(f"seed {seed}: {outcome.trouble}"[:300], flush=True)
-            print("   ", "; ".join(f"{fault.what} of {fault.who}" for fault in outcome.schedule.faults), flush=True)
-    each_ms = 1000.0 * (time.process_time() - begun) / (last + 1 - first)
-    print(f"{last + 1 - first} schedules, {failed} failed, {each_ms:.0f} ms each, uploads again after {slowest:.1f} s at most")
+            print("   ", outcome.schedule.told, flush=True)
+    count = last + 1 - first
+    each_ms = 1000.0 * (time.process_time() - begun) / count
+    print(f"{count} schedules, {failed} failed, {each_ms:.0f} ms each, uploads again after {slowest:.1f} s at most")
+    print("schedules with:", *(f"{what} {schedules}" for what, schedules in had.most_common()), sep="\n  ")
+    print("schedules in which it came about:", *(f"{what} {times}" for what, times in happened.most_common()), sep="\n  ")
     print(dict(counts))
     sys.exit(failed > 0)
 

@@ -13,7 +13,7 @@ from tests.live.simulated.loop import Process
 from tests.live.simulated.store import Consumer, Store, Stored, matches
 
 if TYPE_CHECKING:
-    from tests.live.simulated.transport import MemoryTransport
+    from tests.live.simulated.line import Line
 
 MAX_PAYLOAD = 2**23
 PLENTY_BYTES = 2**40
@@ -35,7 +35,7 @@ class Weather:
 class Connection:
     """One TCP connection: what goes in comes out in its order, or is lost with the connection."""
 
-    def __init__(self, broker: "MemoryBroker", transport: "MemoryTransport") -> None:
+    def __init__(self, broker: "MemoryBroker", transport: "Line") -> None:
         self.broker, self.transport = broker, transport
         self.alive = True
         self._up_at = self._down_at = 0.0
@@ -104,7 +104,9 @@ class MemoryBroker:
         self._consuming: dict[str, tuple[Connection, int]] = {}
         self._cut_off: dict[str, bool] = {}
         self._inbox_numbers = itertools.count(1)
-        self.log: list[str] = []
+        self.dealt_with: set[str] = set()
+        self.objects_put = 0
+        self.writers: dict[str, list[Line]] = {}
 
     # The network
 
@@ -282,12 +284,13 @@ class MemoryBroker:
             stored.consumer = Consumer(stored.messages, redeliver_s)
         elif queue in self._consuming:
             raise TransportError("consumer is already bound to a subscription")
+        stored.consumer.inbox = connection.transport, number
         self.bind(connection, number, queue)
 
     def bind(self, connection: Connection, number: int, queue: str) -> None:
-        """Its messages go here, if it is there."""
+        """Its messages go here, if it is there, and was made for this subscription."""
         stored = self.on_disk.queues.get(queue)
-        if stored is not None and stored.consumer is not None:
+        if stored is not None and stored.consumer is not None and stored.consumer.inbox == (connection.transport, number):
             self._consuming[queue] = connection, number
             asyncio.get_running_loop().call_soon(self.pump, queue, context=self.process.context)
 
@@ -325,5 +328,14 @@ class MemoryBroker:
             self.pump(queue)
 
     def acknowledged(self, queue: str, message: Stored) -> None:
+        """What goes by that is known here by its id, whichever message was meant."""
         if queue in self.on_disk.queues and not self.silent:
-            self.on_disk.queues[queue].acknowledged(message.sequence)
+            gone = self.on_disk.queues[queue].acknowledged(message.sequence)
+            if gone is not None and gone.message_id is not None:
+                self.dealt_with.add(gone.message_id)
+
+    def wrote(self, tape: str, transport: "Line") -> None:
+        """Somebody has appended to a tape: kept, if it was somebody else before."""
+        writers = self.writers.setdefault(tape, [])
+        if not writers or writers[-1] is not transport:
+            writers.append(transport)

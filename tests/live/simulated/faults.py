@@ -6,7 +6,8 @@ from dataclasses import dataclass, replace
 
 from fedtwin.live.wire.protocol import Subjects
 from tests.live.simulated.broker import Weather
-from tests.live.simulated.fleet import Fleet, Supervised
+from tests.live.simulated.fleet import Fleet
+from tests.live.simulated.life import Supervised
 
 SUBJECTS = Subjects("main")
 WITHIN_S, MOST_FAULTS = 3.0, 6
@@ -20,6 +21,8 @@ LIVES = ("partition", "silent partition", "broken connection", "pause", "crash")
 BROKER = ("pause", "crash", "lost store", "deleted consumer", "deleted stream", "frozen stream", "mute consumer",
           "other subjects", "other filter", "full disk")  # fmt: skip
 EDGE = ("crash at a write", "full disk", "clock step")
+STANDBY = (*LIVES, "crash at a write", "full disk")
+FEW_LINES, MANY_LINES = 25, 20_000
 
 
 @dataclass(frozen=True)
@@ -42,22 +45,64 @@ class Schedule:
     devices: int = 5
     broker_is_ours: bool = True
     hostile: bool = False
+    segment_lines: int = MANY_LINES
+    standby: str = ""
+    sync: bool = False
+    timeout: bool = False
+    evaluator: bool = False
+    objects: bool = False
 
     @property
-    def ends_s(self) -> float:
-        return max((fault.at_s + fault.lasts_s for fault in self.faults), default=0.0)
+    def has(self) -> list[str]:
+        """In words, for a count over many."""
+        standby = {"": "", "folder": "a standby of the folder", "stream": "a standby with the ledger as a stream"}
+        wanted = {
+            "small segments": self.segment_lines < MANY_LINES,
+            "synchronous rounds": self.sync,
+            "synchronous rounds with a timeout": self.timeout,
+            "evaluations": self.evaluator,
+            "models as objects": self.objects,
+            "a hostile device": self.hostile,
+            "a broker of somebody else's": not self.broker_is_ours,
+            standby[self.standby]: bool(self.standby),
+        }
+        return [what for what, there in wanted.items() if there]
+
+    @property
+    def told(self) -> str:
+        faults = "; ".join(f"{fault.what} of {fault.who}" for fault in self.faults)
+        return f"{faults} (with {', '.join(self.has)})" if self.has else faults
+
+    @property
+    def kinds(self) -> set[str]:
+        """Its faults, without the devices' numbers."""
+        return {f"{fault.what} of {fault.who.partition('-')[0]}" for fault in self.faults}
 
 
 def drawn(seed: int) -> Schedule:
     chance = random.Random(f"faults of {seed}")
     devices, count = chance.choice(FLEETS), chance.randint(1, MOST_FAULTS)
-    faults = sorted((_one(chance, devices) for _ in range(count)), key=lambda fault: fault.at_s)
-    return Schedule(tuple(faults), devices, broker_is_ours=chance.random() < 0.75, hostile=chance.random() < 0.25)
+    standby = chance.choices(("", "folder", "stream"), (0.65, 0.15, 0.2))[0]
+    evaluator, sync = chance.random() < 0.2, chance.random() < 0.2
+    who = ["weather", "edge", "edge", "broker", "broker", "broker", *(f"device-{number}" for number in range(devices))]
+    who += ["edge", "standby"] * bool(standby) + ["evaluator"] * evaluator
+    return Schedule(
+        tuple(sorted((_one(chance, who) for _ in range(count)), key=lambda fault: fault.at_s)),
+        devices,
+        broker_is_ours=standby != "stream" and chance.random() < 0.75,
+        hostile=chance.random() < 0.25,
+        segment_lines=FEW_LINES if chance.random() < 0.8 else MANY_LINES,
+        standby=standby,
+        sync=sync,
+        timeout=sync and chance.random() < 0.5,
+        evaluator=evaluator,
+        objects=chance.random() < 0.2,
+    )
 
 
-def _one(chance: random.Random, devices: int) -> Fault:
-    who = chance.choice(["weather", "edge", "edge", "broker", "broker", "broker", *(f"device-{n}" for n in range(devices))])
-    kinds = {"weather": WEATHER, "edge": (*LIVES, *EDGE), "broker": BROKER}.get(who, LIVES)
+def _one(chance: random.Random, among: list[str]) -> Fault:
+    who = chance.choice(among)
+    kinds = {"weather": WEATHER, "edge": (*LIVES, *EDGE), "broker": BROKER, "standby": STANDBY}.get(who, LIVES)
     lasts_s = chance.choice([0.1, 0.5, 1.0, 3.0, 8.0]) * chance.uniform(0.5, 1.5)
     at_s = chance.uniform(0.0, WITHIN_S) if chance.random() < 0.7 else chance.uniform(*FIRST_UPLOADS_S)
     return Fault(at_s, chance.choice(kinds), who, lasts_s, chance.random())
@@ -66,7 +111,7 @@ def _one(chance: random.Random, devices: int) -> Fault:
 async def strike(fleet: Fleet, fault: Fault) -> None:
     """From its beginning to its end."""
     loop, broker, amount = fleet.loop, fleet.broker, fault.amount
-    lives = {one.name: one for one in (fleet.edge, *fleet.devices)}
+    lives = {one.name: one for one in fleet.everybody}
     if fault.who == "weather":
         await _bad_weather(fleet, fault)
     elif fault.who == "broker":
@@ -85,12 +130,14 @@ async def strike(fleet: Fleet, fault: Fault) -> None:
     elif fault.what == "crash":
         await _crash(lives[fault.who], fault, write=False)
     elif fault.what == "crash at a write":
-        await _crash(fleet.edge, fault, write=True)
+        await _crash(lives[fault.who], fault, write=True)
     elif fault.what == "full disk":
-        fleet.edge_disk_full = fleet.edge.life.disk.full = True
-        fleet.edge.life.disk.room = amount < 0.5
+        somebody = lives[fault.who]
+        fleet.full_disks.add(fault.who)
+        somebody.life.disk.full, somebody.life.disk.room = True, amount < 0.5
         await asyncio.sleep(fault.lasts_s)
-        fleet.edge_disk_full = fleet.edge.life.disk.full = False
+        fleet.full_disks.discard(fault.who)
+        somebody.life.disk.full = False
     elif fault.what == "clock step":
         clock = fleet.clock if amount < 0.7 else broker.clock
         clock.step_s += (amount - 0.35) * 10_000.0  # type: ignore[attr-defined]

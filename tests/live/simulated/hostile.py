@@ -3,10 +3,12 @@
 import asyncio
 from contextlib import suppress
 
-from fedtwin.live.wire.ports import Incoming, TransportError
+from fedtwin.live.wire.ports import Incoming, ObjectError, TransportError
 from fedtwin.live.wire.protocol import Accept, Done, Hello, Reading, Subjects, Task, split_body
 from tests.live.adding_device import SAMPLES
-from tests.live.simulated.fleet import CPU_HZ, SERVERS, Life, MarkingTrainer
+from tests.live.simulated.fleet import CPU_HZ, MarkingTrainer
+from tests.live.simulated.life import Life
+from tests.live.simulated.stations import SERVERS
 
 ACTS = ("honest", "bad bytes", "not a number", "twice", "late", "never", "unreadable", "another token", "fresh hello")
 LATE_S = 6.0
@@ -42,6 +44,11 @@ async def hostile_device(life: Life) -> bool:
             await hello(fresh=True)
         if what in ("never", "fresh hello"):
             return
+        if task.object_name is not None:
+            try:
+                body = await transport.get_object(subjects.models_bucket, task.object_name, task.model_bytes)
+            except (TransportError, ObjectError):
+                return
         update = MarkingTrainer().train(body, task.round).body
         if what == "bad bytes":
             update = update[: len(update) // 2]

@@ -1,34 +1,30 @@
 """One schedule of faults from its number: played, and held to what must be true afterwards."""
 
 import asyncio
-import json
 import logging
 import shutil
 import tempfile
-from dataclasses import dataclass
+from collections import Counter
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from fedtwin.live.run import events
-from fedtwin.live.run.ledger import LEDGER_NAME, read_events
-from fedtwin.live.run.model import model_path
-from fedtwin.live.run.state import State
-from tests.live.chaos import check_log
-from tests.live.simulated.disk import KilledError
+from tests.live.simulated.conditions import conditions
 from tests.live.simulated.faults import Schedule, drawn, strike
-from tests.live.simulated.fleet import Fleet, Said, Supervised, listening
+from tests.live.simulated.fleet import Fleet
 from tests.live.simulated.hostile import hostile_device
+from tests.live.simulated.life import Supervised
 from tests.live.simulated.loop import run_virtually
+from tests.live.simulated.promises import BrokenPromiseError, check
+from tests.live.simulated.said import Said, listening
 
 ROUNDS = 30
 RESUMES_S = 120.0
 """Uploads are mixed in again so long after the last fault has ended, at the latest."""
 ENDS_S = 600.0
 FEW_ROUNDS = 3
-
-
-class BrokenPromiseError(AssertionError):
-    """What was promised and did not hold."""
+SYNC, TIMEOUT = {"policy.name": "Sy-fairness"}, {"run.sync_timeout_s": 0.5}
 
 
 @dataclass
@@ -36,8 +32,10 @@ class Outcome:
     seed: int
     schedule: Schedule
     said: list[Said]
-    resumed_after_s: float
-    counts: dict[str, int]
+    resumed_after_s: float = 0.0
+    counts: dict[str, int] = field(default_factory=dict)
+    features: Counter[str] = field(default_factory=Counter)
+    """What came about, and how often."""
     trouble: str | None = None
 
 
@@ -52,20 +50,33 @@ def play(seed: int, schedule: Schedule | None = None, *, level: int = logging.IN
     schedule = schedule or drawn(seed)
     folder = folder_for_many()
     try:
-        fleet = Fleet(folder, seed, devices=schedule.devices, rounds=ROUNDS, **settings)
-        fleet.broker_is_ours = schedule.broker_is_ours
-        if schedule.hostile:
-            fleet.others.append(Supervised(fleet, "mallory", hostile_device))
-        with listening(fleet.loop, level) as log:
-            outcome = Outcome(seed, schedule, log.said, 0.0, {})
+        fleet = _fleet(folder, seed, schedule, settings)
+        with conditions(schedule), listening(fleet.loop, level) as log:
+            outcome = Outcome(seed, schedule, log.said, features=fleet.features)
             try:
                 outcome.resumed_after_s = run_virtually(_main(fleet, schedule), fleet.loop)
-                outcome.counts = _check(fleet, schedule)
+                outcome.counts = check(fleet, schedule)
             except (AssertionError, RuntimeError) as error:
                 outcome.trouble = f"{type(error).__name__}: {error}"
         return outcome
     finally:
         shutil.rmtree(folder)
+
+
+def _fleet(folder: Path, seed: int, schedule: Schedule, settings: dict[str, Any]) -> Fleet:
+    fleet = Fleet(
+        folder,
+        seed,
+        devices=schedule.devices,
+        rounds=ROUNDS,
+        standby=schedule.standby,
+        evaluator=schedule.evaluator,
+        **({**(SYNC if schedule.sync else {}), **(TIMEOUT if schedule.timeout else {}), **settings}),
+    )
+    fleet.broker_is_ours = schedule.broker_is_ours
+    if schedule.hostile:
+        fleet.others.append(Supervised(fleet, "mallory", hostile_device))
+    return fleet
 
 
 async def _main(fleet: Fleet, schedule: Schedule) -> float:
@@ -86,8 +97,7 @@ async def _played(fleet: Fleet, schedule: Schedule) -> float:
     await asyncio.gather(*(one(fault) for fault in schedule.faults))
     ended_s = fleet.loop.time()
 
-    played = max((event.round for _, event in fleet.happened if isinstance(event, events.Asked | events.Passed)), default=0)
-    nearly_over = played > ROUNDS - FEW_ROUNDS
+    nearly_over = _played_so_far(fleet, schedule) > ROUNDS - FEW_ROUNDS
 
     def resumed() -> bool:
         since = [event for at_s, event in fleet.happened if at_s > ended_s]
@@ -105,30 +115,8 @@ async def _played(fleet: Fleet, schedule: Schedule) -> float:
     return resumed_after_s
 
 
-def _check(fleet: Fleet, schedule: Schedule) -> dict[str, int]:
-    """Nothing lost or doubled, by the arithmetic of ``tests/live/chaos.py``; the ledger gives the state back."""
-    log = [json.loads(line) for line in (fleet.folder / LEDGER_NAME).read_bytes().splitlines()]
-    run = fleet.edge.life.run
-    assert run is not None
-    counts = check_log(log, model_path(fleet.folder / "models", run.core.version), _uploaded(fleet, schedule))
-    if run.core.progress.given_up != counts["in_vain"]:
-        raise BrokenPromiseError(f"{counts['in_vain']} rounds came to nothing, {run.core.progress.given_up} are counted so")
-    replayed = State(fleet.config)
-    for event in read_events(fleet.folder / LEDGER_NAME):
-        replayed.apply(event)
-    if replayed.snapshot() != run.core.state.snapshot():
-        raise BrokenPromiseError("the ledger's replay is not the state the edge server had")
-    for trouble in fleet.loop.troubles:
-        error = trouble.get("exception")
-        if error is not None and not isinstance(error, KilledError):
-            raise BrokenPromiseError(f"nobody took care of {error!r} in {trouble.get('message')}")
-    return counts
-
-
-def _uploaded(fleet: Fleet, schedule: Schedule) -> set[str]:
-    """Tokens whose result a device knows to be stored, before the run had its last upload, by a broker that loses nothing."""
-    if any(fault.what in ("lost store", "deleted stream") for fault in schedule.faults):
-        return set()
-    last_s = max((at_s for at_s, event in fleet.happened if isinstance(event, events.Applied)), default=0.0)
-    known = {key.removesuffix("-r") for key, at_s in fleet.stored.items() if key.endswith("-r") and at_s < last_s}
-    return known & {event.token for _, event in fleet.happened if isinstance(event, events.Dispatched)}
+def _played_so_far(fleet: Fleet, schedule: Schedule) -> int:
+    """Rounds, or where they are synchronous selections, of those that ``run.rounds`` counts."""
+    if schedule.sync:
+        return sum(isinstance(event, events.Dispatched) for _, event in fleet.happened)
+    return max((event.round for _, event in fleet.happened if isinstance(event, events.Asked | events.Passed)), default=0)

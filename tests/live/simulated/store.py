@@ -59,6 +59,7 @@ class Consumer:
         self._deliveries = itertools.count()
         self.only: str | None = None
         self.delivers = True
+        self.inbox: tuple[object, int] | None = None
 
     def came(self, message: Stored) -> None:
         heapq.heappush(self._ready, message.sequence)
@@ -117,19 +118,21 @@ class StoredQueue:
         if self.consumer is not None:
             self.consumer.came(message)
 
-    def acknowledged(self, sequence: int) -> None:
-        """Only what was delivered; by its number, whoever means which message by that."""
-        if self.consumer is not None and self.consumer.pending.pop(sequence, None) is not None:
-            message = self.messages.pop(sequence)
-            self.per_subject[message.subject] -= 1
+    def acknowledged(self, sequence: int) -> Stored | None:
+        """What is gone by that: only what was delivered; by its number, whoever means which message by that."""
+        if self.consumer is None or self.consumer.pending.pop(sequence, None) is None:
+            return None
+        message = self.messages.pop(sequence)
+        self.per_subject[message.subject] -= 1
+        return message
 
     def restarted(self) -> None:
         """A broker that was killed knows the ids of what it still has, and does not know what it had delivered."""
         self.ids = {message.message_id: message.at_s for message in self.messages.values() if message.message_id is not None}
         if self.consumer is not None:
-            only, redeliver_s = self.consumer.only, self.consumer.redeliver_s
-            self.consumer = Consumer(self.messages, redeliver_s)
-            self.consumer.only = only
+            before = self.consumer
+            self.consumer = Consumer(self.messages, before.redeliver_s)
+            self.consumer.only, self.consumer.inbox = before.only, before.inbox
 
 
 @dataclass
@@ -137,13 +140,16 @@ class StoredTape:
     settings: Roll
     entries: dict[int, Entry] = field(default_factory=dict)
     number: int = 0
+    last_name: str | None = None
 
-    def append(self, data: bytes, after: int, headers: Mapping[str, str]) -> int:
+    def append(self, data: bytes, after: int, headers: Mapping[str, str], name: str | None, follows: str | None) -> int:
+        if follows is not None and follows != self.last_name:
+            raise OvertakenError(f"wrong last msg ID: {self.last_name}")
         if after != self.number:
             raise OvertakenError(f"wrong last sequence: {self.number}")
         if self.settings.newest_only:
             self.entries.clear()
-        self.number += 1
+        self.number, self.last_name = self.number + 1, name
         self.entries[self.number] = Entry(self.number, data, headers)
         return self.number
 
@@ -243,6 +249,11 @@ class Store:
         values = self.tables[table].setdefault(key, [])
         values.append(data)
         del values[: -self.histories[table]]
+
+    def last_values(self, table: str) -> dict[str, bytes]:
+        if table not in self.tables:
+            raise MissingError("no table of that name")
+        return {key: values[-1] for key, values in self.tables[table].items()}
 
     def restarted(self) -> None:
         for queue in self.queues.values():

@@ -7,8 +7,9 @@ import pytest
 from fedtwin.live.run import events
 from fedtwin.live.server.lease import LEASE_S
 from tests.live.simulated.faults import Fault, Schedule
-from tests.live.simulated.fleet import Fleet, listening
+from tests.live.simulated.fleet import Fleet
 from tests.live.simulated.loop import run_virtually
+from tests.live.simulated.said import listening
 from tests.live.simulated.schedule import play
 
 
@@ -42,7 +43,7 @@ def test_a_fleet_without_faults_is_the_same_every_time() -> None:
     assert first.counts["given_up"] == first.counts["refused"] == 0
 
 
-@pytest.mark.parametrize("at_s", [0.3, 1.0])
+@pytest.mark.parametrize("at_s", [0.3, 1.2])
 def test_an_edge_server_that_cannot_write_its_ledger_ends_whoever_met_that(at_s: float) -> None:
     """A hello did: the server lived on, and could never write again. Later it is an upload, whose model is written first."""
     outcome = play(3, Schedule((Fault(at_s, "full disk", "edge", 0.5, 0.75),)))

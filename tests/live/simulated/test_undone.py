@@ -12,7 +12,7 @@ def one(at_s: float, what: str, lasts_s: float = 1.0, devices: int = 2) -> Sched
 
 
 SCHEDULES = {
-    "pause": one(0.8, "pause", lasts_s=4.0, devices=1),
+    "pause": one(1.2, "pause", lasts_s=4.0, devices=1),
     "store": one(2.0, "lost store"),
     "consumer": one(2.0, "deleted consumer"),
     "frozen": one(2.0, "frozen stream"),

@@ -14,7 +14,9 @@ from unittest.mock import patch
 
 from fedtwin.live.device import planner
 from fedtwin.live.run.live_run import LiveRun
+from fedtwin.live.run.stream_ledger import StreamLedger
 from fedtwin.live.server.datapath import DataPath
+from fedtwin.live.server.lease import Lease
 from fedtwin.live.server.uploads import Uploads
 from tests.live.simulated.schedule import Outcome, play
 
@@ -38,6 +40,16 @@ async def _believed(*_: Any) -> bool:
 def _never(value: object) -> Any:
     """An attribute that nobody can set."""
     return property(lambda _: value, lambda _, __: None)
+
+
+@contextmanager
+def _unfenced() -> Iterator[None]:
+    with (
+        patch.object(StreamLedger, "_require_ours", _nothing),
+        patch.object(Lease, "_look_who_has_it", _nothing),
+        patch.object(Lease, "stands", True),
+    ):
+        yield
 
 
 @dataclass(frozen=True)
@@ -79,6 +91,10 @@ FIXES = {
         "an edge server whose ledger cannot be written lives on, where a hello met that", "af64f76",
         lambda: patch.object(LiveRun, "failure", _never(None), create=True),
     ),
+    "fence": Fix(
+        "an edge server that was overtaken looks neither at the lease nor at the number of its append", "f4626b6",
+        _unfenced,
+    ),
 }  # fmt: skip
 
 
@@ -98,7 +114,7 @@ def main() -> None:
     for name in names:
         fix = FIXES[name]
         outcome = first_found(fix)
-        by = "" if outcome is None else "; ".join(f"{fault.what} of {fault.who}" for fault in outcome.schedule.faults)
+        by = "" if outcome is None else outcome.schedule.told
         count = f"not in {MOST_SEEDS}" if outcome is None else str(outcome.seed + 1)
         rows.append(f"| {fix.what} | {fix.commit} | {count} | {by} |")
         print(rows[-1], "" if outcome is None else outcome.trouble, flush=True)

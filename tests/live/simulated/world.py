@@ -10,17 +10,19 @@ T = TypeVar("T")
 BEGIN_WALL_S = 1_700_000_000.0
 
 
+def _now_s() -> float:
+    return asyncio.get_running_loop().time()
+
+
 class LoopClock:
     """The event loop's time; the wall clock beside it can be set."""
 
-    def __init__(self) -> None:
+    def __init__(self, loop: asyncio.AbstractEventLoop | None = None) -> None:
+        self.monotonic_s: Callable[[], float] = _now_s if loop is None else loop.time
         self.step_s = 0.0
 
-    def monotonic_s(self) -> float:
-        return asyncio.get_running_loop().time()
-
     def wall_s(self) -> float:
-        return BEGIN_WALL_S + asyncio.get_running_loop().time() + self.step_s
+        return BEGIN_WALL_S + self.monotonic_s() + self.step_s
 
 
 class SeededChance:

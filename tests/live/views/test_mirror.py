@@ -7,6 +7,7 @@ from typing import Any, cast
 
 from fedtwin.live.run.live_run import LiveRun
 from fedtwin.live.views.mirror import Mirror
+from fedtwin.live.views.sight import Sight
 from fedtwin.live.wire.ports import Transport
 from fedtwin.live.wire.protocol import Hello
 from fedtwin.twin import queue_at, twin_from_json, twin_to_json
@@ -26,8 +27,9 @@ class Bucket:
         self.writes.append(key)
 
 
-def written(live: LiveRun, mirror: Mirror) -> None:
-    asyncio.run(mirror.write(live.core, {}, 0))
+def written(live: LiveRun, mirror: Mirror, at_s: float = 1.0) -> None:
+    sight = Sight(live.core)
+    asyncio.run(mirror.write(live.core, {}, 0, sight, sight.run(at_s, wall_s=at_s)))
 
 
 def test_the_queue_of_a_device_that_was_not_chosen_for_long_is_exact(tmp_path: Path) -> None:
@@ -60,6 +62,7 @@ def test_the_bucket_holds_the_whole_twin(tmp_path: Path) -> None:
     devices = [bucket.values[f"device.{name}"] for name in live.core.names]
     assert devices[sent.device]["status"] == "in-flight"
     assert [device.pop("mean_cost") for device in devices] == [device.mean_cost for device in twin.devices]
+    assert all(device.pop("seen") for device in devices)
     assert twin_from_json(json.dumps({**json.loads(twin_to_json(twin)), "devices": devices})) == twin
     live.close()
 
@@ -76,7 +79,16 @@ def test_a_device_may_join_while_the_bucket_is_written(tmp_path: Path) -> None:
     bucket = Joining()
     mirror = Mirror(cast(Transport, bucket), "twin")
     written(live, mirror)
-    assert sorted(bucket.values) == ["device.a", "device.b", "device.c", "model"]
+    assert sorted(bucket.values) == ["device.a", "device.b", "device.c", "model", "run"]
     written(live, mirror)
     assert "device.late" in bucket.values
+    live.close()
+
+
+def test_the_run_is_written_again_after_a_while_though_nothing_has_changed(tmp_path: Path) -> None:
+    live, bucket = begun(tmp_path / "run"), Bucket()
+    mirror = Mirror(cast(Transport, bucket), "twin")
+    for at_s in (0.0, 0.5, 1.0, 2.5, 3.0):
+        written(live, mirror, at_s)
+    assert bucket.writes.count("run") == 2 and bucket.writes.count("device.a") == 1
     live.close()

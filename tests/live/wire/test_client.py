@@ -4,13 +4,16 @@ import asyncio
 import sys
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlparse
 
 import nats.aio.client
 import pytest
+from nats.aio.client import Srv
 
 from fedtwin.errors import FedtwinError
-from fedtwin.live.wire.client import check_library
+from fedtwin.live.wire.client import Client, check_library
 from fedtwin.live.wire.nats_connection import close, connect
+from fedtwin.live.wire.nats_large import LARGE_BYTES, LargeTransport
 from tests.live.brokers import running, until
 
 
@@ -41,6 +44,7 @@ def test_words_written_while_the_connection_is_lost_harm_nothing(tmp_path: Path)
                 assert await until(lambda: not client.is_connected)
                 assert await until(lambda: client.is_connected)
                 await client.flush()
+                assert isinstance(client._transport, LargeTransport)
             await close(client)
         assert not troubles
 
@@ -64,11 +68,30 @@ async def keeps_asking(self: Any, *_: Any, **__: Any) -> None:
     """A library that asks without ``publish``."""
 
 
+def test_large_messages_come_as_they_were_sent_and_in_order(tmp_path: Path) -> None:
+    bodies = [bytes([number]) * (1 + number * LARGE_BYTES // 2) for number in range(5)]
+
+    async def scene(url: str) -> list[bytes]:
+        sender, receiver = [await connect([url], name=name, inbox=name, credentials=None, insecure=False) for name in "ab"]
+        words = await receiver.subscribe("words")
+        await receiver.flush()
+        await asyncio.gather(*(sender.publish("words", body, headers={"number": str(len(body))}) for body in bodies))
+        heard = [await words.next_msg(timeout=30.0) for _ in bodies]
+        assert [one.headers for one in heard] == [{"number": str(len(body))} for body in bodies]
+        for client in (sender, receiver):
+            await close(client)
+        return [one.data for one in heard]
+
+    with running(tmp_path) as broker:
+        assert asyncio.run(scene(broker.url)) == bodies
+
+
 CHANGED: dict[str, tuple[str, Any]] = {
     "_process_headers": ("_process_headers(headers)", None),
     "_process_headers ": ("_process_headers(headers)", with_another_argument),
     "_process_pong": ("_process_pong()", not_a_coroutine),
     "_connect_to_server": ("_connect_to_server(s)", None),
+    "_send_publish": ("_send_publish(subject, reply, payload, payload_size, headers)", None),
     "new_inbox": ("could be guessed", lambda _: "_INBOX.probe.0000000000000000000001"),
     "_init_request_sub": ("could be guessed", counted),
     "request": ("could be guessed", keeps_asking),
@@ -106,6 +129,32 @@ def check_it_is_refused(words: str) -> None:
     with pytest.raises(FedtwinError) as refused:
         asyncio.run(connect(["nats://127.0.0.1:1"], name="a", inbox="a", credentials=None, insecure=False, keep_trying=False))
     assert words in str(refused.value) and "nats-py" in str(refused.value) and str(refused.value).count("\n") == 0
+
+
+def test_a_connection_that_greeted_wrongly_is_closed_before_the_next_is_made() -> None:
+    async def greet(_: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        writer.write(b"nonsense\r\n")
+        greeting.append(writer)
+
+    greeting: list[asyncio.StreamWriter] = []
+
+    async def scene() -> None:
+        server = await asyncio.start_server(greet, "127.0.0.1", 0)
+        address = Srv(urlparse(f"nats://127.0.0.1:{server.sockets[0].getsockname()[1]}"))
+        client, writers = Client(), []
+        client.options["connect_timeout"] = 5
+        for _ in range(2):
+            await client._connect_to_server(address)
+            assert client._transport is not None
+            writers.append(client._transport._io_writer)  # type: ignore[attr-defined]
+        assert [writer.is_closing() for writer in writers] == [True, False]
+        await until(lambda: len(greeting) == 2)
+        for writer in (*greeting, writers[-1]):
+            writer.close()
+            await writer.wait_closed()
+        server.close()
+
+    asyncio.run(scene())
 
 
 def test_the_installed_library_is_the_one_we_build_on() -> None:

@@ -13,6 +13,7 @@ import pytest
 from fedtwin.errors import FedtwinError
 from fedtwin.live.broker.process import Broker, BrokerOptions
 from fedtwin.live.broker.provisioning import provision
+from fedtwin.live.wire import nats_connection
 from fedtwin.live.wire.addresses import check_address, ssl_context
 from fedtwin.live.wire.nats_connection import RECONNECT_S, connect
 from tests.live.brokers import RUN, SecureFleet, running, secure_fleet, until
@@ -45,6 +46,20 @@ def test_tls_without_credentials_is_an_error_even_for_who_insists() -> None:
 def test_an_address_has_a_form(url: str) -> None:
     with pytest.raises(FedtwinError, match="is not of the form"):
         check_address(url, credentials=None, insecure=True)
+
+
+@pytest.mark.parametrize("ended", [ConnectionResetError, ConnectionAbortedError, BrokenPipeError])
+def test_a_connection_ended_while_we_still_spoke_is_tried_again_for_its_reason(
+    monkeypatch: pytest.MonkeyPatch, ended: type[OSError]
+) -> None:
+    answers = [ended("gone"), ended("gone"), OSError("Authorization Violation")]
+
+    async def tried(*_: object) -> None:
+        raise answers.pop(0)
+
+    monkeypatch.setattr(nats_connection, "_connected", tried)
+    with pytest.raises(FedtwinError, match="do not accept each other: Authorization Violation"):
+        asyncio.run(connect(["nats://127.0.0.1"], name="d", inbox="d", credentials=None, insecure=False, keep_trying=False))
 
 
 def test_credentials_must_be_there_and_fit(tmp_path: Path) -> None:
@@ -190,3 +205,29 @@ def test_plain_text_clients_are_refused_by_a_secure_broker(tmp_path: Path) -> No
                 await connect([url], name="a", inbox="a", credentials=None, insecure=True, keep_trying=False)
 
     asyncio.run(scene())
+
+
+def test_a_reason_that_was_not_heard_is_asked_for_again() -> None:
+    """A broker that refuses closes at once: who still writes then learns only that the connection is lost."""
+    asked: list[int] = []
+
+    async def refuses(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        asked.append(len(asked))
+        writer.write(b'INFO {"server_id":"x","version":"2.10.0","max_payload":1048576,"proto":1}\r\n')
+        if len(asked) < 3:
+            writer.transport.abort()
+            return
+        await reader.readuntil(b"PING")
+        writer.write(b"-ERR 'Authorization Violation'\r\n")
+        await writer.drain()
+        writer.close()
+
+    async def tries() -> None:
+        server = await asyncio.start_server(refuses, "127.0.0.1", 0)
+        url = f"nats://127.0.0.1:{server.sockets[0].getsockname()[1]}"
+        async with server:
+            with pytest.raises(FedtwinError, match="Authorization Violation"):
+                await connect([url], name="a", inbox="a", credentials=None, insecure=False, keep_trying=False)
+
+    asyncio.run(tries())
+    assert len(asked) == 3

@@ -35,7 +35,7 @@ def section(name: str) -> str:
 
 
 def test_there_are_all_messages() -> None:
-    assert len(MESSAGES) == 14
+    assert len(MESSAGES) == 16
 
 
 @pytest.mark.parametrize("message", MESSAGES, ids=lambda message: message.__name__)
@@ -51,7 +51,7 @@ def test_every_subject_bucket_and_header_is_named() -> None:
     methods = [getattr(subjects, name) for name in vars(Subjects) if not name.startswith("_")]
     places = [method("NAME") for method in methods]
     places += [value for name, value in vars(subjects).items() if not name.startswith("_") and name != "run"]
-    assert len(places) == 18
+    assert len(places) == 20
     for place in places:
         assert f"`{place}`" in PAGE, place
     assert f"`{protocol.TOKEN_HEADER}: TOKEN`" in PAGE and "`Nats-Msg-Id: TOKEN-u`" in PAGE and "`Nats-Msg-Id: TOKEN-r`" in PAGE

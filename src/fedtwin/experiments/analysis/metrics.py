@@ -43,5 +43,5 @@ def to_accuracy(evaluations: Sequence[Evaluation], accuracy: float | None) -> di
     """Virtual time and energy of the first evaluation that reaches the accuracy; None where none does."""
     if accuracy is None:
         return {}
-    first = next((one for one in evaluations if one.test_accuracy >= accuracy), None)
+    first = next((one for one in evaluations if one.test_accuracy is not None and one.test_accuracy >= accuracy), None)
     return {name: None if first is None else float(getattr(first, column)) for name, column in TO_ACCURACY.items()}

@@ -15,7 +15,7 @@ from contextlib import contextmanager
 from multiprocessing import active_children
 from typing import Protocol, TypeVar
 
-from fedtwin.experiments.batches.job import Done, Line, Packed, run_packed, weight
+from fedtwin.experiments.batches.job import Done, Line, Packed, run_packed, too_late, weight
 from fedtwin.experiments.batches.pools import each_apart, give, require_that_workers_start
 from fedtwin.given import workers_given, wrong_kind
 from fedtwin.usercode import only_here
@@ -140,6 +140,8 @@ def run_here(runs: Sequence[Packed], only_short_for_s: float | None = None) -> I
     began = told = time.perf_counter()
     for packed in runs:
         if only_short_for_s is not None and (told - began > only_short_for_s or not _is_short(packed)):
+            break
+        if too_late(packed["until_s"]):
             break
         lines.append(run_packed(packed))
         now = time.perf_counter()

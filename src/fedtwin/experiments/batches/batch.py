@@ -10,7 +10,8 @@ from collections.abc import Callable, Generator, Hashable, Sequence
 from contextlib import closing, nullcontext, suppress
 from pathlib import Path
 
-from fedtwin.errors import FedtwinError, FedtwinWarning
+from fedtwin.errors import FedtwinError, FedtwinWarning, NotFinishedError
+from fedtwin.experiments.batches.allowance import Allowance
 from fedtwin.experiments.batches.backends import Backend, open_backend
 from fedtwin.experiments.batches.engines import packed_with_engines
 from fedtwin.experiments.batches.gpu import simulate_on_gpu
@@ -22,6 +23,7 @@ from fedtwin.experiments.batches.job import (
     line_of_failure,
     outcome_of,
     reason_of,
+    too_late,
     with_selections,
     words,
 )
@@ -58,8 +60,11 @@ def run_batch(
     progress: Progress | None = None,
     keep_failures: bool = False,
     retry_failed: bool = True,
+    allowance: Allowance | None = None,
 ) -> list[Outcome]:
     """The outcome of every job, in the order of the jobs. ``progress`` hears how many more have finished.
+
+    Runs are begun seed by seed. Where an ``allowance`` leaves some for a later call, that is a ``NotFinishedError``.
 
     A backend that serves several batches is opened by the caller; otherwise ``workers`` processes serve this one.
     With ``keep_failures`` a run that fails is an outcome, and not done again unless ``retry_failed``; otherwise it is an error.
@@ -72,13 +77,14 @@ def run_batch(
     _warn_of_damage(journal, found)
     done = {key: line for key, line in finished_in(found, retry_failed=retry_failed).items() if key in times}
     _tell(progress, sum(times[key] for key in done))
-    left = {job.key: job for job in jobs if job.key not in done}
+    allowance = allowance or Allowance()
+    left = {job.key: job for job in sorted(jobs, key=lambda job: job.config.run.seed) if job.key not in done}
     notes: dict[str, None] = {}
     opened = nullcontext(backend) if backend is not None else open_backend(workers)
     with (
         open_journal(journal) as write,
         opened as here_or_there,
-        closing(_run_all(list(left.values()), here_or_there)) as finished,
+        closing(_run_all(allowance.taken(list(left.values())), here_or_there, allowance.until_s)) as finished,
     ):
         for lines in finished:
             kept = lines if keep_failures else [line for line in lines if outcome_of(line).ran]
@@ -91,6 +97,8 @@ def run_batch(
                     raise FedtwinError(_failure(left[line["key"]], line["failed"], journal))
     for note in notes:
         warnings.warn(note, FedtwinWarning, stacklevel=2)
+    if not done.keys() >= times.keys():
+        raise NotFinishedError(_unfinished(sum(times[key] for key in done), len(jobs), journal))
     return [outcome_of(done[job.key]) for job in jobs]
 
 
@@ -122,15 +130,17 @@ def require_a_gpu_here(jobs: Sequence[Job], backend: Backend | None) -> None:
         raise FedtwinError("learning.executor = 'cuda' is for the GPU of this machine, not for Ray: leave --ray out.")
 
 
-def _run_all(jobs: Sequence[Job], backend: Backend) -> Generator[list[Line], None, None]:
+def _run_all(jobs: Sequence[Job], backend: Backend, until_s: float | None) -> Generator[list[Line], None, None]:
     on_gpu = [job for job in jobs if job.on_gpu]
-    for place, result in simulate_on_gpu([job.config for job in on_gpu]):
+    for place, result in simulate_on_gpu([job.config for job in on_gpu], until_s=until_s):
         job = on_gpu[place]
         if isinstance(result, BaseException):
             yield [line_of_failure(job.key, reason_of(result))]
         else:
             yield [line_of(job.key, job.config, result, result.identity)]
-    yield from backend.run(packed_with_engines([job for job in jobs if not job.on_gpu]))
+    if too_late(until_s):
+        return
+    yield from backend.run(packed_with_engines([job for job in jobs if not job.on_gpu], until_s))
 
 
 def _warn_once(jobs: Sequence[Job]) -> None:
@@ -178,6 +188,11 @@ def _warn_of_damage(journal: Path | None, found: Journal) -> None:
 def _failure(job: Job, reason: str, journal: Path | None) -> str:
     kept = f" Finished runs are kept in {journal}." if journal is not None else ""
     return f"{words(job.config)}: {reason}{kept}"
+
+
+def _unfinished(done: int, all_: int, journal: Path | None) -> str:
+    kept = f"are kept in {str(journal)!r}: the same command goes on from there" if journal is not None else "are lost"
+    return f"{done} of {all_} runs are finished and {kept}."
 
 
 def _tell(progress: Progress | None, more: int) -> None:

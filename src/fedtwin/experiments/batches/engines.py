@@ -13,13 +13,13 @@ from fedtwin.sim import engine_for, readable_seconds, simulate
 Kind = tuple[str, str | None, str, str]
 
 
-def packed_with_engines(jobs: Sequence[Job]) -> list[Packed]:
+def packed_with_engines(jobs: Sequence[Job], until_s: float | None = None) -> list[Packed]:
     """The jobs as plain data; ``run.engine = "auto"`` is decided for all runs of a kind together. No number depends on it."""
     work_s: dict[Kind, float] = defaultdict(float)
     for job in jobs:
         work_s[_kind(job.config)] += readable_seconds(job.config)
     engines = {kind: _engine(jobs, kind, seconds) for kind, seconds in work_s.items()}
-    packed = [pack(job) for job in jobs]
+    packed = [pack(job, until_s) for job in jobs]
     for job, data in zip(jobs, packed, strict=True):
         if _is_open(job.config):
             data["config"]["run"]["engine"] = engines[_kind(job.config)]

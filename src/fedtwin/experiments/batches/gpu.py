@@ -1,34 +1,52 @@
 """Training runs on one GPU, many at a time: each run is a thread, and all that is due is trained as one batch."""
 
 import warnings
-from collections.abc import Iterator, Sequence
+from collections.abc import Generator, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
 from typing import TYPE_CHECKING
 
 from fedtwin.config import Config
 from fedtwin.errors import FedtwinError, FedtwinWarning
+from fedtwin.experiments.batches.job import too_late
 from fedtwin.sim import Result, simulate
 
 if TYPE_CHECKING:
     from fedtwin.learning.executors import Workload
 
 MOST_RUNS_AT_ONCE = 30
+WHOSE_SAMPLES = ("partition", "dirichlet_gamma", "owned_samples")
+WHAT_BECOMES_OF_AN_UPLOAD = (
+    *("aggregation", "aggregation_settings", "mixing", "staleness", "staleness_exponent", "hinge_a", "hinge_b", "buffer_size"),
+    *("average", "average_half_life", "most_refusals"),
+)
+WHAT_IS_MEASURED = ("evaluate_every_s", "record_gradient")
+NOT_OF_A_TRAINING = frozenset((*WHOSE_SAMPLES, *WHAT_BECOMES_OF_AN_UPLOAD, *WHAT_IS_MEASURED))
+"""Settings that local training does not know: runs that differ in no others of ``[learning]`` share the GPU."""
 
 
-def simulate_on_gpu(configs: Sequence[Config], most: int = MOST_RUNS_AT_ONCE) -> Iterator[tuple[int, Result | BaseException]]:
+def simulate_on_gpu(
+    configs: Sequence[Config], most: int = MOST_RUNS_AT_ONCE, until_s: float | None = None
+) -> Generator[tuple[int, Result | BaseException], None, None]:
     """Every configuration with ``learning.executor = "cuda"``, as (its place, its result or error), in the order they end.
 
-    Runs that train the same network on the same data in the same way share the GPU; the others take turns.
+    Runs that train the same network on the same data in the same way share the GPU, whatever becomes of their uploads; the
+    others take turns. After ``until_s`` no more begin. Who stops reading ends those that are under way.
     """
+    for places in groups_of(configs):
+        for first in range(0, len(places), most):
+            if too_late(until_s):
+                return
+            yield from _together(configs, places[first : first + most])
+
+
+def groups_of(configs: Sequence[Config]) -> list[list[int]]:
+    """The places of those that train in the same way."""
     groups: dict[str, list[int]] = {}
     for place, config in enumerate(configs):
         if config.learning is None:
             raise FedtwinError("Only training runs go to the GPU: the configuration has no [learning] section.")
-        shared = config.learning.model_dump_json(exclude={"partition", "dirichlet_gamma", "owned_samples", "evaluate_every_s"})
-        groups.setdefault(shared, []).append(place)
-    for places in groups.values():
-        for first in range(0, len(places), most):
-            yield from _together(configs, places[first : first + most])
+        groups.setdefault(config.learning.model_dump_json(exclude=set(NOT_OF_A_TRAINING)), []).append(place)
+    return list(groups.values())
 
 
 def _together(configs: Sequence[Config], places: Sequence[int]) -> Iterator[tuple[int, Result | BaseException]]:
@@ -50,8 +68,11 @@ def _together(configs: Sequence[Config], places: Sequence[int]) -> Iterator[tupl
     with warnings.catch_warnings(), ThreadPoolExecutor(len(places)) as threads:
         warnings.simplefilter("ignore", FedtwinWarning)
         futures = {threads.submit(run, place, k): place for k, place in enumerate(places)}
-        for future in as_completed(futures):
-            yield futures[future], future.exception() or future.result()
+        try:
+            for future in as_completed(futures):
+                yield futures[future], future.exception() or future.result()
+        finally:
+            hub.stop()
 
 
 def _workload(config: Config) -> "Workload":
@@ -59,5 +80,5 @@ def _workload(config: Config) -> "Workload":
     from fedtwin.learning.executors import make_workload
 
     assert config.learning is not None
-    data = load_dataset(config.learning.dataset)
-    return make_workload(config, data.image_shape, data.classes)
+    data = load_dataset(config.learning.dataset, config.learning)
+    return make_workload(config, data.shape, data.outputs)

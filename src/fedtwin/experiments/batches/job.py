@@ -73,9 +73,10 @@ class Outcome:
         return bool(self.summary)
 
 
-def pack(job: Job) -> Packed:
-    """A job as plain data for another process."""
+def pack(job: Job, until_s: float | None = None) -> Packed:
+    """A job as plain data for another process. It must not begin after ``until_s`` on the clock of the system."""
     return {
+        "until_s": until_s,
         "key": job.key,
         "config": job.config.model_dump(mode="json", exclude_none=True),
         "checkpoints": job.checkpoints,
@@ -132,10 +133,15 @@ def weight(packed: Packed) -> int:
     return int(packed["config"]["run"]["rounds"]) * int(packed["config"]["fleet"]["devices"])
 
 
+def too_late(until_s: float | None) -> bool:
+    """For a run to begin."""
+    return until_s is not None and time.time() > until_s
+
+
 def run_chunk(chunk: Sequence[Packed]) -> Done:
     """Does several runs one after the other in a worker. Also gives their pace, in seconds per weight."""
     began = time.perf_counter()
-    lines = [run_packed(packed, ONE_THREAD) for packed in chunk]
+    lines = [run_packed(packed, ONE_THREAD) for packed in chunk if not too_late(packed["until_s"])]
     return lines, (time.perf_counter() - began) / max(1, sum(map(weight, chunk)))
 
 
@@ -176,8 +182,8 @@ def _probe_of(config: Config) -> "Probe":
 
     if config.learning is None:
         raise FedtwinError("The constants of Theorem 1 are of runs that train a model: there is no [learning] section.")
-    data = load_dataset(config.learning.dataset)
-    return Probe(make_workload(config, data.image_shape, data.classes))
+    data = load_dataset(config.learning.dataset, config.learning)
+    return Probe(make_workload(config, data.shape, data.outputs))
 
 
 def _constants_in(line: Line) -> "Constants | None":

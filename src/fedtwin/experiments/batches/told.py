@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from pathlib import Path
 
+from fedtwin.experiments.batches.allowance import Allowance
 from fedtwin.experiments.batches.backends import Backend
 from fedtwin.experiments.batches.batch import begun, run_batch
 from fedtwin.experiments.batches.job import Job, Outcome
@@ -20,6 +21,7 @@ def run_told(
     say: Say | None = None,
     keep_failures: bool = False,
     retry_failed: bool = True,
+    allowance: Allowance | None = None,
 ) -> list[Outcome]:
     """``run_batch`` of a sweep, comparison or figure, whichever ``of`` names. ``say`` hears its sentences."""
     if say is not None and (sentence := begun(jobs, journal, of, retry_failed=retry_failed)):
@@ -32,4 +34,5 @@ def run_told(
             progress=count,
             keep_failures=keep_failures,
             retry_failed=retry_failed,
+            allowance=allowance,
         )

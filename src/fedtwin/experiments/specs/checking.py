@@ -22,8 +22,8 @@ def _check_learning(config: Config) -> list[str]:
 
     assert config.learning is not None
     aggregation_of(config)
-    data = load_dataset(config.learning.dataset)
-    workload = make_workload(config, data.image_shape, data.classes)
+    data = load_dataset(config.learning.dataset, config.learning, ("test",))
+    workload = make_workload(config, data.shape, data.outputs)
     workload.network()
     workload.check([device.least_samples for device in make_fleet(config)])
     charge = undercharged_among([config])

@@ -18,7 +18,8 @@ from fedtwin.experiments.specs.grid import flat_settings, grid_points
 Profile = Literal["quick", "full"]
 LEAST_ROUNDS = 10
 SAID_ELSEWHERE = {"run.seed": "a profile says how many seeds", "policy.name": "say --schemes instead"}
-FIGURES = ("3", "4", "5", "regret", "decomposition", "queues", "theorem1", "digits", "6", "7", "8", "9")
+AT_OTHER_WEIGHTS = ("6-energy", "7-energy", "8-energy", "9-energy")
+FIGURES = ("3", "4", "5", "regret", "decomposition", "queues", "theorem1", "digits", "6", "7", "8", "9", *AT_OTHER_WEIGHTS)
 
 
 class Effort(BaseModel):
@@ -62,7 +63,8 @@ class Sampling(BaseModel):
 class Experiment(BaseModel):
     """Schemes × values of one setting × seeds, on a base configuration.
 
-    A name among ``variants`` is the scheme with the settings that are said there.
+    A name among ``variants`` is the scheme with the settings that are said there. ``levels`` are accuracies: a figure of
+    accuracy also tells what it takes to come to them.
     ``changed`` says in words what a user has changed, ``settings`` are those laid over all others for that.
     """
 
@@ -77,6 +79,7 @@ class Experiment(BaseModel):
     sweep: SweptSetting | None = None
     sampling: Sampling | None = None
     profiles: dict[Profile, Effort]
+    levels: list[float] = [0.5, 0.55, 0.6]
     config: dict[str, dict[str, Any]] = {}
     settings: dict[str, Any] = {}
     changed: str = ""
@@ -140,16 +143,27 @@ def load_experiment(figure: str) -> Experiment:
     """The committed experiment of a figure."""
     if figure not in FIGURES:
         raise FedtwinError(f"figure {figure!r} is unknown: choose one of {', '.join(FIGURES)}.")
-    return parse_experiment(files("fedtwin.experiments.specs").joinpath(f"figure_{figure}.toml").read_text(encoding="utf-8"))
+    return parse_experiment(_text(figure))
 
 
 def parse_experiment(text: str) -> Experiment:
-    """An experiment from TOML."""
+    """An experiment from TOML. One that is ``like`` another figure says only what is different."""
     try:
-        return Experiment.model_validate(tomllib.loads(text))
+        said = tomllib.loads(text)
+        like = said.pop("like", None)
+        return Experiment.model_validate(said if like is None else _laid_over(tomllib.loads(_text(like)), said))
     except tomllib.TOMLDecodeError as error:
         raise FedtwinError(f"The experiment is not valid TOML: {error}.") from None
     except ValidationError as error:
         first = error.errors()[0]
         place = ".".join(str(part) for part in first["loc"])
         raise FedtwinError(f"The experiment's {place} = {first['input']!r} is not allowed: {first['msg']}.") from None
+
+
+def _text(figure: str) -> str:
+    return files("fedtwin.experiments.specs").joinpath(f"figure_{figure}.toml").read_text(encoding="utf-8")
+
+
+def _laid_over(base: dict[str, Any], said: dict[str, Any]) -> dict[str, Any]:
+    both = {key: _laid_over(base[key], value) for key, value in said.items() if isinstance(value, dict) and key in base}
+    return {**base, **said, **both}

@@ -1,11 +1,16 @@
-"""Figures 6 to 9: test accuracy against virtual time and against energy spent, mean and interval over seeds."""
+"""Figures 6 to 9: test accuracy against virtual time, energy spent and cost spent, mean and interval over seeds.
+
+The accuracy is that of the model that is served; where that is an average, the plain model's stands beside it.
+"""
 
 from collections.abc import Sequence
+from dataclasses import astuple
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from fedtwin.experiments.analysis.learning_curves import SEED_COLUMNS, summary_rows
 from fedtwin.experiments.analysis.statistics import mean_interval, paired_difference
 from fedtwin.experiments.batches.job import Outcome
 from fedtwin.experiments.specs.figure import Experiment
@@ -14,13 +19,15 @@ from fedtwin.figures.kinds.base import Curve, Kind, TableRow, swept_setting
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-ENERGY_POINTS = 60
-AXES = {"time": "clock_s", "energy": "energy_j"}
-PANELS = (("time", "virtual time (s)"), ("energy", "energy spent by the fleet (J)"))
+POINTS = 60
+SIZE_INCHES = (14.0, 4.6)
+AXES = {"time": "clock_s", "energy": "energy_j", "cost": "cost_spent"}
+PANELS = (("time", "virtual time (s)"), ("energy", "energy spent by the fleet (J)"), ("cost", "cost spent by the fleet, ΣΩ"))
+SERVED, PLAIN = "test_accuracy", "plain_test_metric"
 
 
 def accuracy_rows(experiment: Experiment, curves: Sequence[Curve]) -> list[TableRow]:
-    """Points of every curve on both axes; then every curve at the largest time and energy that all of them reached."""
+    """Points of every curve on all axes; then every curve at the largest time, energy and cost that all of them reached."""
     labelled = {_label(experiment, curve): curve.runs for curve in curves}
     rows = [
         {"curve": curve, "axis": axis, "x": float(x), **_point(runs, axis, float(x))}
@@ -32,7 +39,7 @@ def accuracy_rows(experiment: Experiment, curves: Sequence[Curve]) -> list[Table
     for axis in AXES:
         common = min(_reach(run, axis) for runs in labelled.values() for run in runs)
         for curve, runs in labelled.items():
-            ours, best = (_at(some, axis, common) for some in (runs, labelled[first]))
+            ours, best = (_at(some, axis, common, SERVED) for some in (runs, labelled[first]))
             above = paired_difference(curve, first, ours, best)
             rows.append(
                 {
@@ -46,6 +53,17 @@ def accuracy_rows(experiment: Experiment, curves: Sequence[Curve]) -> list[Table
                 }
             )
     return rows
+
+
+def seed_rows(experiment: Experiment, curves: Sequence[Curve]) -> list[TableRow]:
+    """Every evaluation of every run, once on each axis."""
+    return [
+        dict(zip(SEED_COLUMNS, (_label(experiment, curve), run.summary["seed"], axis, x, *accuracies), strict=True))
+        for axis, column in AXES.items()
+        for curve in curves
+        for run in curve.runs
+        for x, *accuracies in ((getattr(one, column), one.test_accuracy, one.plain_test_metric) for one in run.evaluations)
+    ]
 
 
 def _label(experiment: Experiment, curve: Curve) -> str:
@@ -64,39 +82,55 @@ def _reach(run: Outcome, axis: str) -> float:
 
 
 def _grid(runs: Sequence[Outcome], axis: str) -> NDArray[np.float64]:
-    """Times at which all seeds were evaluated; evenly spaced energies that all seeds spent."""
-    if axis == "energy":
-        return np.linspace(0.0, min(_reach(run, axis) for run in runs), ENERGY_POINTS)
+    """Times at which all seeds were evaluated; evenly spaced energies and costs that all seeds spent."""
+    if axis != "time":
+        return np.linspace(0.0, min(_reach(run, axis) for run in runs), POINTS)
     shortest = min(len(run.evaluations) for run in runs) - 1
     return _column(runs[0], "clock_s")[:shortest]
 
 
-def _at(runs: Sequence[Outcome], axis: str, x: float) -> list[float]:
+def _at(runs: Sequence[Outcome], axis: str, x: float, model: str) -> list[float]:
     """The accuracy of every seed, between two evaluations by a straight line."""
-    return [float(np.interp(x, _column(run, AXES[axis]), _column(run, "test_accuracy"))) for run in runs]
+    return [float(np.interp(x, _column(run, AXES[axis]), _column(run, model))) for run in runs]
 
 
 def _point(runs: Sequence[Outcome], axis: str, x: float) -> dict[str, Any]:
-    interval = mean_interval(_at(runs, axis, x))
+    interval = mean_interval(_at(runs, axis, x, SERVED))
     nothing = {"above_first": None, "above_first_low": None, "above_first_high": None}
-    return {"test_accuracy": interval.mean, "low": interval.low, "high": interval.high, "seeds": len(runs), **nothing}
+    plain: dict[str, float | None] = {"plain_test_accuracy": None, "plain_low": None, "plain_high": None}
+    if runs[0].evaluations[0].plain_test_metric is not None:
+        plain = dict(zip(plain, astuple(mean_interval(_at(runs, axis, x, PLAIN))), strict=True))
+    served = {"test_accuracy": interval.mean, "low": interval.low, "high": interval.high}
+    return {**served, "seeds": len(runs), **nothing, **plain}
 
 
 def draw_accuracy(picture: "Figure", experiment: Experiment, table: list[TableRow]) -> None:
-    """Student's interval knows nothing of what an accuracy can be: it is drawn between 0 and 1, and kept whole in the CSV."""
-    picture.set_size_inches(10.0, 4.6)
-    panels = picture.subplots(1, 2, sharey=True)
-    curves = list(dict.fromkeys(row["curve"] for row in table))
+    """Strong lines: the model that is served; dotted, faint ones: the plain model where that is another.
+
+    Student's interval knows nothing of what an accuracy can be: it is drawn between 0 and 1, and kept whole in the CSV.
+    """
+    picture.set_size_inches(*SIZE_INCHES)
+    panels = picture.subplots(1, len(PANELS), sharey=True)
     for axes, (axis, label) in zip(panels, PANELS, strict=True):
-        for curve in curves:
+        for curve in dict.fromkeys(row["curve"] for row in table):
             rows = [row for row in table if row["curve"] == curve and row["axis"] == axis]
             x = [row["x"] for row in rows]
             (line,) = axes.plot(x, [row["test_accuracy"] for row in rows], label=curve)
             low, high = ([min(max(row[bound], 0.0), 1.0) for row in rows] for bound in ("low", "high"))
-            axes.fill_between(x, low, high, alpha=0.08, color=line.get_color())
+            axes.fill_between(x, low, high, alpha=0.1, color=line.get_color(), linewidth=0.0)
+            if rows[0]["plain_test_accuracy"] is not None:
+                plain = [row["plain_test_accuracy"] for row in rows]
+                axes.plot(x, plain, color=line.get_color(), alpha=0.45, linewidth=0.7, linestyle=":")
         axes.set(xlabel=label)
+    if any(row["plain_test_accuracy"] is not None for row in table):
+        panels[-1].plot([], [], color="black", alpha=0.45, linewidth=0.7, linestyle=":", label="the same, not averaged")
     panels[0].set(ylabel=experiment.y_label)
-    panels[1].legend(loc="lower right")
+    panels[-1].legend(loc="lower right")
 
 
-KIND = Kind(accuracy_rows, draw_accuracy)
+KIND = Kind(
+    accuracy_rows,
+    draw_accuracy,
+    per_seed=seed_rows,
+    summary=lambda experiment, rows: summary_rows(rows, experiment.levels),
+)

@@ -30,8 +30,9 @@ class Curve(NamedTuple):
 class Kind:
     """From curves to the rows of the CSV, and from those to the picture.
 
-    ``stationary`` asks for s* of every run's fleet, ``queues`` for the longest queue, ``constants`` for those of
-    Theorem 1; a kind may need several schemes.
+    ``per_seed`` gives the rows of a second CSV, of single runs, and ``summary`` makes a third of that one alone.
+    ``stationary`` asks for s* of every run's fleet, ``queues`` for the longest queue, ``constants`` for those of Theorem 1; a
+    kind may need several schemes.
     """
 
     rows: Callable[[Experiment, Sequence[Curve]], list[TableRow]]
@@ -40,6 +41,8 @@ class Kind:
     queues: bool = False
     constants: bool = False
     least_schemes: int = 1
+    per_seed: Callable[[Experiment, Sequence[Curve]], list[TableRow]] | None = None
+    summary: Callable[[Experiment, list[TableRow]], list[TableRow]] | None = None
 
 
 def swept_setting(experiment: Experiment) -> str:

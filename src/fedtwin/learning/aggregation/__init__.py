@@ -3,6 +3,7 @@
 from fedtwin.config import Config, LearningConfig
 from fedtwin.errors import FedtwinError
 from fedtwin.learning.aggregation.at_work import Rule
+from fedtwin.learning.aggregation.average import AveragedRule
 from fedtwin.learning.aggregation.base import Aggregator, Mixing, Upload, no_state
 from fedtwin.learning.aggregation.staleness import staleness_weight
 from fedtwin.parts import settings_of
@@ -38,8 +39,11 @@ def mixing_of(learning: LearningConfig, rule: Aggregator) -> Mixing:
     )
 
 
-def aggregation_of(config: Config) -> Rule:
-    """The configured rule, ready to work; ``scheme``: FedAvg for synchronous rounds, FedAsync otherwise."""
+def aggregation_of(config: Config) -> Rule | AveragedRule:
+    """The configured rule, ready to work; ``scheme``: FedAvg for synchronous rounds, FedAsync otherwise.
+
+    Without ``[learning]`` nothing is known of the model but its tensors: it is served as it is.
+    """
     learning, mode = config.learning or LearningConfig(), config.run.mode
     name = learning.aggregation
     if name == "scheme":
@@ -48,4 +52,5 @@ def aggregation_of(config: Config) -> Rule:
     if mode not in rule.modes:
         allowed = " or ".join(map(repr, rule.modes))
         raise FedtwinError(f"{SETTING} = {name!r} needs run.mode = {allowed}: it is not for {mode!r}.")
-    return Rule(name, rule, mixing_of(learning, rule), trusted=is_built_in("aggregators", name))
+    at_work = Rule(name, rule, mixing_of(learning, rule), trusted=is_built_in("aggregators", name))
+    return at_work if config.learning is None or not learning.averages else AveragedRule(at_work, learning.average_half_life)

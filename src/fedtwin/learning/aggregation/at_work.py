@@ -56,6 +56,14 @@ class Rule:
             return state, model if new is None else new
         return self._answer("close_round", self._rule.close_round, state, model)
 
+    def served(self, state: Any, model: Any) -> Any:  # noqa: ARG002
+        """The model that is evaluated, kept and handed out; devices train on from ``model``."""
+        return model
+
+    def keeps_something(self, state: Any) -> bool:
+        """Whether anything of an upload may be in the state."""
+        return not (isinstance(state, tuple) and len(state) == 0)
+
     def hold(self, state: Any, model: Any, to_host: Move = in_memory) -> Held:
         """The state as plain data and arrays, or a sentence."""
         try:

@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 
 from fedtwin.errors import FedtwinError
 from fedtwin.learning.data.catalog import CATALOG, cache_root, cached_folder
-from fedtwin.learning.data.dataset import ARRAYS, load_dataset
+from fedtwin.learning.data.dataset import ARRAYS
 from fedtwin.learning.data.formats import (
     Arrays,
     cifar_arrays,
@@ -29,6 +29,7 @@ from fedtwin.learning.data.formats import (
     fashion_arrays,
     fashion_files,
 )
+from fedtwin.learning.data.loading import load_dataset
 
 Progress = Callable[[str, int, int | None], None]
 CHUNK_BYTES = 1 << 20

@@ -10,10 +10,12 @@ from torch import nn
 from fedtwin.config import CodeConfig, Config, LearningConfig
 from fedtwin.draws import Purpose, stream
 from fedtwin.errors import FedtwinError
+from fedtwin.learning.data import Dataset, load_dataset
 from fedtwin.learning.layout import Layout, Weights
+from fedtwin.learning.lessons import Lesson
 from fedtwin.learning.local import Evaluated, Images, LocalTrainer, Trained, initial_weights, model_layout
 from fedtwin.learning.models import build_model
-from fedtwin.learning.partition import Indices
+from fedtwin.learning.objectives import Objective, objective_of
 from fedtwin.learning.trial import require_training_on_one, try_out
 from fedtwin.usercode import only_here, sentence_of_only_here, source_digest
 
@@ -28,7 +30,7 @@ class Executor(Protocol):
 
     def host(self, weights: Weights) -> Weights: ...
 
-    def submit(self, key: int, start: Weights, order: Indices) -> None: ...
+    def submit(self, key: int, start: Weights, lesson: Lesson) -> None: ...
 
     def result(self, key: int) -> Trained: ...
 
@@ -44,33 +46,37 @@ class Workload:
     """Everything a worker needs to build its trainer, small enough to send to a process."""
 
     learning: LearningConfig
-    image_shape: tuple[int, int, int]
-    classes: int
+    shape: tuple[int, ...]
+    outputs: int
     seed: int
     channels: int
     code_folder: str | None = None
 
     def trainer(self) -> LocalTrainer:
-        from fedtwin.learning.data import load_dataset
+        return LocalTrainer(self.network(), Images(self.data()), self.learning, self.code_folder)
 
-        return LocalTrainer(self.network(), Images(load_dataset(self.learning.dataset)), self.learning)
+    def data(self) -> Dataset:
+        return load_dataset(self.learning.dataset, self.learning)
+
+    def objective(self) -> Objective:
+        return objective_of(self.learning, self.code_folder)
 
     def network(self) -> nn.Module:
-        return build_model(self.learning.model, self.image_shape, self.classes, self.seed, self.code_folder)
+        return build_model(self.learning.model, self.shape, self.outputs, self.seed, self.code_folder)
 
     def check(self, samples: Sequence[int]) -> None:
         """Before the first round: the network can be trained on so many samples each, and keeps all its state where it must."""
-        if ":" in self.learning.model and self.fingerprint() != self.fingerprint():
+        if self.learning.own_code and self.fingerprint() != self.fingerprint():
             raise FedtwinError(
                 f"learning.model = {self.learning.model!r} is another network when it is made again: all its chance must be "
                 "from torch's generator."
             )
         if self.learning.batch_size == 1 or 1 in samples:
-            require_training_on_one(self.network(), self.learning, self.image_shape, samples)
+            require_training_on_one(self.network(), self.objective(), self.shape, samples)
 
     def fingerprint(self) -> str:
         """The same for networks that are made the same and train the same, to the last bit."""
-        return try_out(self.network(), self.learning, self.image_shape, self.classes)
+        return try_out(self.network(), self.learning, self.shape, self.outputs, self.code_folder)
 
     def initial(self) -> tuple[Layout, Weights]:
         """The model everybody starts from."""
@@ -78,20 +84,34 @@ class Workload:
         return model_layout(network), initial_weights(network)
 
 
-def make_workload(config: Config, image_shape: tuple[int, int, int], classes: int) -> Workload:
+def make_workload(config: Config, shape: tuple[int, ...], outputs: int) -> Workload:
     if config.learning is None:
         raise ValueError("a run without [learning] has no workload")
+    if config.learning.augment != "none" and len(shape) != 3:
+        raise FedtwinError(
+            f"learning.augment = {config.learning.augment!r} is of images, and samples of shape {shape} are here: choose none."
+        )
+    own = config.learning.own_code
     if config.code.model_source is not None:
-        check_same_source(config.learning.model, config.code)
+        check_same_source("learning.model", config.learning.model, config.code, config.code.model_source)
+    for setting, digest in config.code.sources.items():
+        check_same_source(setting, own[setting], config.code, digest)
     seed = stream(config.run.seed, int(Purpose.MODEL), 0)
-    return Workload(config.learning, image_shape, classes, seed, config.fleet.channels, config.code.folder)
+    return Workload(config.learning, shape, outputs, seed, config.fleet.channels, config.code.folder)
 
 
-def check_same_source(model: str, code: CodeConfig) -> None:
-    """A device or worker of a live fleet trains the run's model, not another one of the same name."""
-    if source_digest(model, code.folder) != code.model_source:
+def check_same_source(setting: str, name: str, code: CodeConfig, digest: str) -> None:
+    """A device or worker of a live fleet trains the run's model, by its loss, not another one of the same name."""
+    if source_digest(name, code.folder) != digest:
         where = f"in {code.folder!r}" if code.folder is not None else "here"
-        raise FedtwinError(f"learning.model = {model!r}: the source {where} is not the run's: copy the edge server's files.")
+        raise FedtwinError(
+            f"{setting} = {name!r}: the source {where} is not the run's, whose digest is {digest}: copy the edge server's "
+            "files, or let a device take them (fedtwin edge --ship-code, fedtwin device --accept-code)."
+        )
+
+
+def _only_here(learning: LearningConfig) -> dict[str, str]:
+    return {setting: name for setting, name in learning.own_code.items() if only_here(name)}
 
 
 def make_executor(workload: Workload) -> Executor:
@@ -100,7 +120,7 @@ def make_executor(workload: Workload) -> Executor:
     name = learning.executor
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
     if name == "auto":
-        name = "serial" if cores == 1 or learning.model in ("linear", "mlp") or only_here(learning.model) else "processes"
+        name = "serial" if cores == 1 or learning.model in ("linear", "mlp") or _only_here(learning) else "processes"
         if learning.device == "cuda":
             name = "cuda"
     if learning.device == "cpu" and name == "cuda":
@@ -112,9 +132,9 @@ def make_executor(workload: Workload) -> Executor:
 
         return CudaExecutor(workload)
     if name == "processes":
-        if only_here(learning.model):
+        for setting, own in _only_here(learning).items():
             why = "learning.executor = 'processes' builds it in other processes"
-            raise FedtwinError(sentence_of_only_here("learning.model", learning.model, why))
+            raise FedtwinError(sentence_of_only_here(setting, own, why))
         from fedtwin.learning.executors.processes import ProcessExecutor
 
         return ProcessExecutor(workload, learning.workers or cores)

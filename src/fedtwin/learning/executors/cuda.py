@@ -15,8 +15,8 @@ from fedtwin.learning.executors.base import Workload
 from fedtwin.learning.executors.cuda_flat import Task, Trainer
 from fedtwin.learning.executors.cuda_trainers import Precision, make_trainer
 from fedtwin.learning.layout import Weights
+from fedtwin.learning.lessons import Lesson
 from fedtwin.learning.local import Evaluated, Trained
-from fedtwin.learning.partition import Indices
 
 Key = tuple[int, int]
 
@@ -87,6 +87,12 @@ class Hub:
                     torch.cuda.empty_cache()
             self._changed.notify_all()
 
+    def stop(self) -> None:
+        """Runs that still wait, or will, end with an error; where all have ended it changes nothing."""
+        with self._changed:
+            self._failure = self._failure or FedtwinError("it was stopped")
+            self._changed.notify_all()
+
     def _work(self) -> None:
         """Everything pending, of all runs. Every other run waits, so the lock may be held.
 
@@ -128,8 +134,8 @@ class RunExecutor:
     def host(self, weights: Weights) -> Weights:
         return self._hub.trainer.host(weights)
 
-    def submit(self, key: int, start: Weights, order: Indices) -> None:
-        self._hub.submit((self._run, key), Task(start, order))
+    def submit(self, key: int, start: Weights, lesson: Lesson) -> None:
+        self._hub.submit((self._run, key), Task(start, lesson))
 
     def result(self, key: int) -> Trained:
         return cast(Trained, self._hub.wait_for((self._run, key)))

@@ -8,6 +8,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from fedtwin.learning.layout import Counters, Entry, Weights
+from fedtwin.learning.lessons import Lesson
 from fedtwin.learning.local import Evaluated, Trained, model_layout
 from fedtwin.learning.partition import Indices
 
@@ -16,10 +17,10 @@ ALIGNMENT = 64
 
 
 class Task(NamedTuple):
-    """One local training: the model it starts from, and the samples in order (epochs, samples)."""
+    """One local training: the model it starts from, and all else."""
 
     start: Weights
-    order: Indices
+    lesson: Lesson
 
 
 class Trainer(Protocol):

@@ -4,28 +4,23 @@ import zlib
 
 import torch
 from torch import Tensor, nn
-from torch.nn import functional
 
 from fedtwin.config import LearningConfig
 from fedtwin.learning.binding import Binding
-from fedtwin.learning.executors.cuda_flat import (
-    EVALUATION_BATCH,
-    FlatOrder,
-    Task,
-    as_evaluated,
-    as_tensor,
-    as_weights,
-    loss_and_correct,
-)
+from fedtwin.learning.executors.cuda_flat import FlatOrder, Task, as_tensor, as_weights
 from fedtwin.learning.layout import Weights
-from fedtwin.learning.local import Evaluated, Images, Trained, model_layout, needs_pairs, outputs_of
+from fedtwin.learning.local import Evaluated, Images, Trained, batches_of, measured, model_layout, needs_pairs, outputs_of
+from fedtwin.learning.objectives import Descent, objective_of
 from fedtwin.learning.partition import batch_sizes
 
 
 class OneByOneTrainer:
     """One client after the other on the GPU, for any network: the network's tensors are views of one flat vector."""
 
-    def __init__(self, model: nn.Module, images: Images, config: LearningConfig, device: str = "cuda") -> None:
+    def __init__(
+        self, model: nn.Module, images: Images, config: LearningConfig, device: str = "cuda", folder: str | None = None
+    ) -> None:
+        self._objective = objective_of(config, folder)
         self._model, self._images, self._config, self._device = model.to(device), images, config, device
         self._generators = [] if device == "cpu" else [device]
         self._flat = FlatOrder(model, device, set(), channels_last=False)
@@ -40,7 +35,7 @@ class OneByOneTrainer:
         }
         gradients = {name: self._flat.view(self._gradient, entries[name]) for name, _ in model.named_parameters()}
         self._binding = Binding(model, views, gradients, f"learning.model = {config.model!r}")
-        self._pairs = needs_pairs(model, images, config)
+        self._pairs = needs_pairs(model, images, config, self._objective)
 
     def adopt(self, weights: Weights) -> Weights:
         return self._flat.adopt(weights)
@@ -52,47 +47,40 @@ class OneByOneTrainer:
         models, summaries, counters = zip(*(self._train(task) for task in tasks), strict=True)
         numbers, counted = torch.stack(summaries).cpu().numpy(), torch.stack(counters).cpu().numpy()
         return [
-            Trained(as_weights(floats, count), float(loss) / task.order.size, bool(finite))
+            Trained(as_weights(floats, count), float(loss) / task.lesson.order.size, bool(finite))
             for task, floats, (loss, finite), count in zip(tasks, models, numbers, counted, strict=True)
         ]
 
     def evaluate(self, models: list[Weights]) -> list[Evaluated]:
-        return as_evaluated([self._evaluate(model) for model in models], len(self._images.y_test))
+        return [self._evaluate(model) for model in models]
 
     def _train(self, task: Task) -> tuple[Tensor, Tensor, Tensor]:
         self._load(task.start)
         self._model.train()
-        anchor = self._parameters.clone()
-        rate, pull = self._config.learning_rate, self._config.learning_rate * self._config.proximal
+        order, rate, _ = task.lesson
+        descent = Descent(self._objective, self._model.parameters(), self._parameters, self._gradient, rate)
         total = torch.zeros((), device=self._device)
-        sizes = batch_sizes(task.order.shape[1], self._config.batch_size, pairs=self._pairs)
+        sizes = batch_sizes(order.shape[1], self._config.batch_size, pairs=self._pairs)
         with torch.enable_grad(), torch.random.fork_rng(devices=self._generators):
-            torch.manual_seed(zlib.crc32(task.order.tobytes()))
-            for epoch in torch.from_numpy(task.order).to(self._device):
-                for batch in torch.split(epoch, sizes):
-                    self._gradient.zero_()
-                    outputs = outputs_of(self._model, self._images.normalised(self._images.x_train[batch]))
-                    loss = functional.cross_entropy(outputs, self._images.y_train[batch])
-                    loss.backward()  # type: ignore[no-untyped-call]
-                    self._binding.keep_parameters()
-                    self._parameters.lerp_(anchor, pull).add_(self._gradient, alpha=-rate)
-                    total += loss.detach() * len(batch)
+            torch.manual_seed(zlib.crc32(order.tobytes()))
+            for batch, crops in batches_of(task.lesson, sizes, self._device):
+                self._gradient.zero_()
+                outputs = outputs_of(self._model, self._images.batch(batch, crops))
+                loss = self._objective.mean(outputs, self._images.y_train[batch])
+                loss.backward()  # type: ignore[no-untyped-call]
+                self._binding.keep_parameters()
+                descent.step()
+                total += loss.detach() * len(batch)
         self._binding.keep_buffers()
         self._binding.require_the_same_tensors()
         finite = self._floats.isfinite().all().to(total.dtype)
         return self._floats.clone(), torch.stack([total, finite]), self._counters.clone()
 
     @torch.no_grad()
-    def _evaluate(self, weights: Weights) -> Tensor:
+    def _evaluate(self, weights: Weights) -> Evaluated:
         self._load(weights)
         self._model.eval()
-        total = torch.zeros(2, dtype=torch.float64, device=self._device)
-        with torch.random.fork_rng(devices=self._generators):
-            torch.manual_seed(0)
-            for first in range(0, len(self._images.y_test), EVALUATION_BATCH):
-                x, y = (part[first : first + EVALUATION_BATCH] for part in (self._images.x_test, self._images.y_test))
-                total += loss_and_correct(outputs_of(self._model, self._images.normalised(x)), y)
-        return total
+        return measured(self._model, self._images, self._objective, self._generators)
 
     def _load(self, weights: Weights) -> None:
         self._floats.copy_(as_tensor(weights))

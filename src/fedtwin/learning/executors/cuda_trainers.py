@@ -14,6 +14,7 @@ from torch.nn import functional
 from fedtwin.config import LearningConfig
 from fedtwin.learning.binding import state_tensors
 from fedtwin.learning.executors.base import Workload
+from fedtwin.learning.executors.cuda_descent import NUMBERS, StepRule, descend, factors_of, numbers_of, rule_of
 from fedtwin.learning.executors.cuda_flat import (
     EVALUATION_BATCH,
     FlatOrder,
@@ -27,7 +28,9 @@ from fedtwin.learning.executors.cuda_flat import (
 from fedtwin.learning.executors.cuda_network import Stack, can_stack, forward, kernels, wide_convolutions
 from fedtwin.learning.executors.cuda_one_by_one import OneByOneTrainer
 from fedtwin.learning.layout import Weights
+from fedtwin.learning.lessons import Lesson
 from fedtwin.learning.local import Evaluated, Images, Trained, needs_pairs
+from fedtwin.learning.objectives import objective_of
 from fedtwin.learning.partition import Indices, batch_sizes
 
 Precision = Literal["mixed", "float32"]
@@ -38,13 +41,12 @@ AGREEMENT = 1e-3
 
 
 def make_trainer(workload: Workload, precision: Precision, device: str = "cuda") -> Trainer:
-    """The stacked trainer, or the one for networks with parts that are not known here."""
-    from fedtwin.learning.data import load_dataset
-
-    model, images = workload.network(), Images(load_dataset(workload.learning.dataset), device)
-    if can_stack(model) and _agrees(model, workload.image_shape):
+    """The stacked trainer for images and classes; or the one for all else, and for parts of a network not known here."""
+    model, images = workload.network(), Images(workload.data(), device)
+    stacks = workload.objective().is_plain and len(workload.shape) == 3
+    if stacks and can_stack(model) and _agrees(model, workload.shape):
         return StackedTrainer(model, images, workload.learning, precision, device)
-    return OneByOneTrainer(model, images, workload.learning, device)
+    return OneByOneTrainer(model, images, workload.learning, device, workload.code_folder)
 
 
 @dataclass
@@ -74,12 +76,15 @@ def make_plan(orders: list[Indices], batch_size: int, *, pairs: bool = False) ->
 class Bench:
     """Where clients lie side by side while they train: at fixed addresses, as recorded graphs need them."""
 
-    def __init__(self, clients: int, floats: int, wide: int, images: int, device: str) -> None:
+    def __init__(self, clients: int, floats: int, wide: int, images: int, device: str, *, kept: int, crops: bool) -> None:
         self.floats, self.anchor, self.gradient = (torch.zeros(clients, floats, device=device) for _ in range(3))
         self.half = torch.zeros(clients, wide, dtype=torch.bfloat16, device=device)
         self.indices = torch.zeros(clients, images, dtype=torch.int64, device=device)
         self.counts = torch.ones(clients, dtype=torch.int32, device=device)
         self.losses = torch.zeros(clients, device=device)
+        self.numbers = torch.ones(clients, NUMBERS, device=device)
+        self.state = [torch.zeros(clients, floats, device=device) for _ in range(kept)]
+        self.crops = torch.zeros_like(self.indices) if crops else None
         self.pool: Any = None if device == "cpu" else torch.cuda.graph_pool_handle()
         self.graphs: dict[int, torch.cuda.CUDAGraph] = {}
 
@@ -89,6 +94,8 @@ class Bench:
         self.anchor[:clients] = self.floats[:clients]
         self.half[:clients] = self.floats[:clients, : self.half.shape[1]]
         self.losses.zero_()
+        for kept in self.state:
+            kept[:clients] = 0.0
 
 
 class StackedTrainer:
@@ -104,7 +111,8 @@ class StackedTrainer:
         self, model: nn.Module, images: Images, config: LearningConfig, precision: Precision, device: str = "cuda"
     ) -> None:
         self._model, self._images, self._config, self._device = model, images, config, device
-        self._pairs = needs_pairs(model, images, config)
+        self._pairs = needs_pairs(model, images, config, objective_of(config))
+        self._rule: StepRule = rule_of(config)
         wide = wide_convolutions(model)
         self._flat = FlatOrder(model, device, wide, channels_last=True)
         fused = precision == "mixed" and device != "cpu" and bool(wide) and find_spec("triton") is not None
@@ -131,27 +139,49 @@ class StackedTrainer:
         return as_evaluated([self._evaluate(as_tensor(model)) for model in models], len(self._images.y_test))
 
     def _train_together(self, tasks: list[Task]) -> list[Trained]:
-        plan = make_plan([task.order for task in tasks], self._config.batch_size, pairs=self._pairs)
-        floats, losses = self._descend([as_tensor(tasks[client].start) for client in plan.clients], plan)
+        lessons = [task.lesson for task in tasks]
+        plan = make_plan([lesson.order for lesson in lessons], self._config.batch_size, pairs=self._pairs)
+        floats, losses = self._descend([as_tensor(tasks[client].start) for client in plan.clients], plan, lessons)
         finite = torch.linalg.vector_norm(floats, float("inf"), dim=1).isfinite()
         summary = torch.stack([losses, finite.to(losses.dtype)]).cpu().numpy()
         trained: list[Trained | None] = [None] * len(tasks)
         for row, (client, steps) in enumerate(zip(plan.clients, plan.steps, strict=True)):
-            start, order = tasks[client]
+            start, lesson = tasks[client]
             weights = as_weights(floats[row], start.counters + steps)
-            trained[client] = Trained(weights, float(summary[0, row]) / order.size, bool(summary[1, row]))
+            trained[client] = Trained(weights, float(summary[0, row]) / lesson.order.size, bool(summary[1, row]))
         return cast(list[Trained], trained)
 
-    def _descend(self, starts: list[Tensor], plan: Plan) -> tuple[Tensor, Tensor]:
+    def _descend(self, starts: list[Tensor], plan: Plan, lessons: list[Lesson]) -> tuple[Tensor, Tensor]:
         """All steps of all clients. Returns their weights, and the sum of every client's losses."""
         indices, counts = (torch.from_numpy(a).to(self._device) for a in (plan.indices, plan.counts))
+        numbers = torch.from_numpy(self._numbers(plan, lessons)).to(self._device)
+        crops = self._crops(lessons)
         bench = self._bench_for(len(starts), indices.shape[2])
         bench.load(starts)
         for step, busy in enumerate((plan.counts > 0).sum(1).tolist()):
             bench.indices[:busy, : indices.shape[2]] = indices[step, :busy]
             bench.counts[:busy] = counts[step, :busy]
+            bench.numbers[:busy] = numbers[step, :busy]
+            if bench.crops is not None and crops is not None:
+                bench.crops[:busy, : indices.shape[2]] = crops[step, :busy]
             self._step(bench, busy)
         return bench.floats[: len(starts)].clone(), bench.losses[: len(starts)].clone()
+
+    def _numbers(self, plan: Plan, lessons: list[Lesson]) -> NDArray[np.float32]:
+        rates = [lessons[client].rate for client in plan.clients]
+        if self._rule.rate is not None and set(rates) != {self._rule.rate}:
+            raise ValueError(f"rates {sorted(set(rates))} of a run whose rate is {self._rule.rate} throughout")
+        return numbers_of(self._rule, rates, len(plan.indices))
+
+    def _crops(self, lessons: list[Lesson]) -> Tensor | None:
+        """Laid out as the samples are."""
+        crops = [lesson.crops for lesson in lessons if lesson.crops is not None]
+        if len(crops) != (len(lessons) if self._config.augment != "none" else 0):
+            raise ValueError(f"{len(crops)} of {len(lessons)} lessons say how images are cropped")
+        if not crops:
+            return None
+        plan = make_plan([one.astype(np.int64) for one in crops], self._config.batch_size, pairs=self._pairs)
+        return torch.from_numpy(plan.indices).to(self._device)
 
     def _bench_for(self, clients: int, images: int) -> Bench:
         """The bench, made anew when it is too small. The largest graph comes first: the others fit into its memory."""
@@ -159,7 +189,9 @@ class StackedTrainer:
         if bench is None or clients > len(bench.floats) or images > bench.indices.shape[1]:
             self._bench = bench = None
             room = clients if self._device == "cpu" else min(self._most, -(-clients // ROOM) * ROOM)
-            self._bench = bench = Bench(room, self._flat.size, self._wide_size, -(-images // ROOM) * ROOM, self._device)
+            images = -(-images // ROOM) * ROOM
+            kept, crops = self._rule.kept, self._config.augment != "none"
+            self._bench = bench = Bench(room, self._flat.size, self._wide_size, images, self._device, kept=kept, crops=crops)
             if bench.pool is not None:
                 self._step(bench, room)
         return bench
@@ -181,8 +213,8 @@ class StackedTrainer:
     def _step_now(self, bench: Bench, busy: int) -> None:
         stack = self._stack(bench.floats[:busy], bench.half[:busy], bench.gradient[:busy])
         stack.counts = bench.counts[:busy]
-        bench.losses[:busy] += self._backward(stack, bench.indices[:busy])
-        self._update(*(flat[:busy] for flat in (bench.floats, bench.anchor, bench.gradient, bench.half)))
+        bench.losses[:busy] += self._backward(stack, bench.indices[:busy], None if bench.crops is None else bench.crops[:busy])
+        self._update(bench, busy)
 
     def _stack(self, floats: Tensor, half: Tensor, gradient: Tensor | None) -> Stack:
         """Views into the flat vectors, by name; every gradient has its place in ``gradient``."""
@@ -197,10 +229,11 @@ class StackedTrainer:
             stack.tensors[entry.name] = tensor
         return stack
 
-    def _backward(self, stack: Stack, indices: Tensor) -> Tensor:
+    def _backward(self, stack: Stack, indices: Tensor, crops: Tensor | None) -> Tensor:
         """Gradients of each client's mean loss over its real images; returns the sums."""
         with torch.enable_grad():
-            outputs = forward(self._model, self._input(self._images.x_train[indices.flatten()], len(indices)), stack)
+            images = self._images.batch(indices.flatten(), None if crops is None else crops.flatten())
+            outputs = forward(self._model, self._input(images, len(indices)), stack)
             labels = self._images.y_train[indices.flatten()]
             each = functional.cross_entropy(outputs.flatten(0, 1).float(), labels, reduction="none").view(indices.shape)
             real = torch.arange(indices.shape[1], device=self._device) < stack.counts[:, None]
@@ -212,13 +245,17 @@ class StackedTrainer:
                 place.copy_(gradient)
         return sums.detach()
 
-    def _update(self, floats: Tensor, anchor: Tensor, gradient: Tensor, half: Tensor) -> None:
-        rate, pull = self._config.learning_rate, self._config.learning_rate * self._config.proximal
+    def _update(self, bench: Bench, busy: int) -> None:
+        size, state = self._flat.parameter_size, [kept[:busy] for kept in bench.state]
+        floats, anchor, gradient, half, numbers = (
+            part[:busy] for part in (bench.floats, bench.anchor, bench.gradient, bench.half, bench.numbers)
+        )
         if self._wide_size:
-            kernels().descend(floats, anchor, gradient, half, self._flat.parameter_size, pull, rate)
+            factors = factors_of(self._rule, gradient[:, :size])
+            kernels().descend(floats, anchor, gradient, half, state, numbers, factors, self._rule, size)
         else:
-            parameters, anchor, gradient = (flat[:, : self._flat.parameter_size] for flat in (floats, anchor, gradient))
-            parameters.lerp_(anchor, pull).add_(gradient, alpha=-rate)
+            parameters, anchor, gradient, *state = (flat[:, :size] for flat in (floats, anchor, gradient, *state))
+            descend(self._rule, parameters, anchor, gradient, state, numbers)
 
     @torch.no_grad()
     def _evaluate(self, floats: Tensor) -> Tensor:
@@ -227,15 +264,15 @@ class StackedTrainer:
         for first in range(0, len(self._images.y_test), EVALUATION_BATCH):
             x, y = (part[first : first + EVALUATION_BATCH] for part in (self._images.x_test, self._images.y_test))
             stack.counts = torch.full((1,), len(y), dtype=torch.int32, device=self._device)
-            total += loss_and_correct(forward(self._model, self._input(x, 1), stack)[0], y)
+            total += loss_and_correct(forward(self._model, self._input(self._images.normalised(x), 1), stack)[0], y)
         return total
 
-    def _input(self, images: Tensor, clients: int) -> Tensor:
-        x = self._images.normalised(images).permute(0, 2, 3, 1).to(self._dtype)
+    def _input(self, normalised: Tensor, clients: int) -> Tensor:
+        x = normalised.permute(0, 2, 3, 1).to(self._dtype)
         return x.reshape(clients, -1, *x.shape[1:])
 
 
-def _agrees(model: nn.Module, shape: tuple[int, int, int]) -> bool:
+def _agrees(model: nn.Module, shape: tuple[int, ...]) -> bool:
     """Whether the stacked network computes what the network itself does: a user's may use known parts in unknown ways."""
     tensors = {name: tensor.detach() for name, tensor in state_tensors(model).items()}
     views = {name: (tensor.permute(0, 2, 3, 1) if tensor.ndim == 4 else tensor)[None] for name, tensor in tensors.items()}

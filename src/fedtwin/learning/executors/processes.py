@@ -11,8 +11,8 @@ import numpy as np
 from fedtwin.errors import FedtwinError
 from fedtwin.learning.executors.base import Workload
 from fedtwin.learning.layout import Layout, Weights
+from fedtwin.learning.lessons import Lesson
 from fedtwin.learning.local import Evaluated, Trained
-from fedtwin.learning.partition import Indices
 from fedtwin.processes import die_with_the_parent, interrupts_left_to_the_parent, script_left_to_the_parent
 
 EVALUATIONS_AT_ONCE = 2
@@ -62,14 +62,14 @@ class ProcessExecutor:
         self._slots = Slots(layout, len(self._free))
         self._slot_of: dict[int, int] = {}
         self._done: dict[int, Any] = {}
-        self._waiting: list[tuple[int, Weights, Indices | None]] = []
+        self._waiting: list[tuple[int, Weights, Lesson | None]] = []
         context = get_context("spawn")
         self._tasks, self._results = context.Queue(), context.Queue()
         self._processes = [
             context.Process(target=_work, args=(workload, self._slots.name, self._tasks, self._results), daemon=True)
             for _ in range(workers)
         ]
-        needs_the_script = workload.learning.model.startswith("__main__:")
+        needs_the_script = any(name.startswith("__main__:") for name in workload.learning.own_code.values())
         with interrupts_left_to_the_parent(), nullcontext() if needs_the_script else script_left_to_the_parent():
             for process in self._processes:
                 process.start()
@@ -80,8 +80,8 @@ class ProcessExecutor:
     def host(self, weights: Weights) -> Weights:
         return weights
 
-    def submit(self, key: int, start: Weights, order: Indices) -> None:
-        self._waiting.append((key, start, order))
+    def submit(self, key: int, start: Weights, lesson: Lesson) -> None:
+        self._waiting.append((key, start, lesson))
         self._feed()
 
     def submit_evaluation(self, key: int, weights: Weights) -> None:
@@ -112,10 +112,10 @@ class ProcessExecutor:
     def _feed(self) -> None:
         """Tasks go out in the order they came, while there are slots."""
         while self._waiting and self._free:
-            key, weights, order = self._waiting.pop(0)
+            key, weights, lesson = self._waiting.pop(0)
             slot = self._slot_of[key] = self._free.pop()
             self._slots.put(slot, weights)
-            self._tasks.put((key, slot, order))
+            self._tasks.put((key, slot, lesson))
 
     def _collect(self) -> None:
         try:
@@ -148,12 +148,12 @@ def _work(workload: Workload, slots_name: str, tasks: Any, results: Any) -> None
     layout, _ = workload.initial()
     slots = Slots(layout, 0, slots_name)
     while True:
-        key, slot, order = tasks.get()
+        key, slot, lesson = tasks.get()
         try:
-            if order is None:
+            if lesson is None:
                 results.put((key, trainer.evaluate(slots.view(slot))))
             else:
-                trained = trainer.train(slots.view(slot), order)
+                trained = trainer.train(slots.view(slot), lesson)
                 slots.put(slot, trained.weights)
                 results.put((key, (trained.train_loss, trained.finite)))
         except Exception as error:

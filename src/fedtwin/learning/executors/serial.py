@@ -4,8 +4,8 @@ import torch
 
 from fedtwin.learning.executors.base import Workload
 from fedtwin.learning.layout import Weights
+from fedtwin.learning.lessons import Lesson
 from fedtwin.learning.local import Evaluated, Trained
-from fedtwin.learning.partition import Indices
 
 
 class SerialExecutor:
@@ -15,7 +15,7 @@ class SerialExecutor:
         self._threads = torch.get_num_threads()
         torch.set_num_threads(1)
         self._trainer = workload.trainer()
-        self._waiting: dict[int, tuple[Weights, Indices]] = {}
+        self._waiting: dict[int, tuple[Weights, Lesson]] = {}
         self._evaluations: dict[int, Evaluated] = {}
 
     def adopt(self, weights: Weights) -> Weights:
@@ -24,8 +24,8 @@ class SerialExecutor:
     def host(self, weights: Weights) -> Weights:
         return weights
 
-    def submit(self, key: int, start: Weights, order: Indices) -> None:
-        self._waiting[key] = (start, order)
+    def submit(self, key: int, start: Weights, lesson: Lesson) -> None:
+        self._waiting[key] = (start, lesson)
 
     def result(self, key: int) -> Trained:
         return self._trainer.train(*self._waiting.pop(key))

@@ -9,6 +9,7 @@ from fedtwin.errors import FedtwinError
 from fedtwin.live.broker.monitor import ANYONE, MOST_CLOSED, WATCHER
 from fedtwin.live.wire.addresses import is_loopback
 
+NOWHERE = "fedtwin-nowhere"
 NEEDED = ("ca.pem", "server/cert.pem", "server/key.pem", "users.conf")
 
 
@@ -30,7 +31,8 @@ class BrokerOptions:
     credentials: Path | None = None
     monitor_port: int | None = None
     secret: str | None = None
-    denied: tuple[str, ...] = ()
+    unheard: tuple[str, ...] = ()
+    heard_again: tuple[str, ...] = ()
 
 
 def check_exposure(options: BrokerOptions, *, insecure: bool) -> None:
@@ -73,25 +75,31 @@ def config_text(folder: Path, options: BrokerOptions) -> str:
         lines += [f'http: "127.0.0.1:{options.monitor_port}"', f'http_base_path: "/{options.secret}"']
         lines.append(f"max_closed_clients: {MOST_CLOSED}")
         if options.credentials is None:
-            lines += _anyone_and_a_watcher(options.secret, options.denied)
+            lines += _anyone_and_a_watcher(options.secret)
+            lines += _unheard(options.unheard, options.heard_again)
     if options.credentials is not None:
         users = os.path.relpath(options.credentials.resolve() / "users.conf", folder)  # the server takes relative includes only
         lines.append(f"include {_quoted(users)}")
     return "\n".join(lines) + "\n"
 
 
-def _anyone_and_a_watcher(secret: str, denied: tuple[str, ...]) -> list[str]:
-    """Everybody is let in without a word, as if there were no users, and may say all but ``denied``; one user may end
-    connections.
-    """
-    anyone = {"user": ANYONE, "password": secret, "permissions": {"publish": {"deny": list(denied)}}}
-    if not denied:
-        del anyone["permissions"]
+def _anyone_and_a_watcher(secret: str) -> list[str]:
+    """Everybody is let in without a word, as if there were no users; one user may end connections."""
     return [
-        f"authorization {{ users = [ {json.dumps(anyone)} ] }}",
+        f"authorization {{ users = [ {json.dumps({'user': ANYONE, 'password': secret})} ] }}",
         f'no_auth_user: "{ANYONE}"',
         f'accounts {{ $SYS {{ users: [ {{ user: "{WATCHER}", password: "{secret}" }} ] }} }}',
     ]
+
+
+def _unheard(subjects: tuple[str, ...], again: tuple[str, ...]) -> list[str]:
+    """What is said there goes where nobody listens. To deny it would cost the broker ten times as much: an answer and a line
+    in its log for every message. A broker that reloads keeps what it is no longer told, so what is heard ``again`` is mapped
+    to itself.
+    """
+    mapped = {**{subject: subject.replace("*", "$1") for subject in again}, **dict.fromkeys(subjects, NOWHERE)}
+    inside = ", ".join(f"{_quoted(subject)}: {_quoted(place)}" for subject, place in mapped.items())
+    return [f"mappings {{ {inside} }}"] if mapped else []
 
 
 def _tls(credentials: Path) -> str:

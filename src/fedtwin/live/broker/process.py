@@ -5,7 +5,7 @@ import os
 import secrets
 import shutil
 import signal
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import replace
 from pathlib import Path
@@ -23,7 +23,7 @@ from fedtwin.supervision import Process, launch, wait_until
 __all__ = ["Broker", "BrokerOptions", "local_broker"]
 START_S, STOP_S = 20.0, 10.0
 ANSWER_S = 2.0
-PORT_TRIES = 5
+PORT_TRIES, PORT_FREED_S = 5, 1.0
 MONITOR_NAME = "monitor.json"
 
 
@@ -48,7 +48,7 @@ class Broker:
             broker = cls(
                 folder, replace(options, port=options.port or free_port(options.host)), die_with_parent=die_with_parent
             )
-            trouble = broker._launch()
+            trouble = broker._launch() if options.port is None else broker._launch_when_the_port_is_free()
             if trouble is None:
                 return broker
             if options.port is not None or "in use" not in trouble:
@@ -102,19 +102,26 @@ class Broker:
         place, secure = urlsplit(self.url), self.options.credentials is not None
         return answers(place.hostname or "", place.port or 0, secure=secure, limit_s=limit_s)
 
+    @property
+    def has_certificates(self) -> bool:
+        return self.options.credentials is not None
+
     def connections(self) -> list[Connection] | None:
         """Everybody who is connected, with what each has sent; None where it does not tell. It blocks for a while."""
         return self._monitor.connections()
 
-    def kick(self, cid: int) -> bool:
-        """Ends a connection, where there are no certificates; it blocks for a while."""
-        return self._monitor.kick(cid)
+    def keep_out(self, cids: Iterable[int], names: Collection[str], seconds: float) -> int:
+        """Ends these connections, and new ones by these names; it blocks so long. Nothing where there are certificates."""
+        return 0 if self.has_certificates else self._monitor.keep_out(cids, names, seconds)
 
-    def deny(self, subjects: Iterable[str]) -> None:
-        """Nobody may publish there any more, where there are no certificates, until it is started anew."""
-        denied = tuple(sorted({*self.options.denied, *subjects}))
-        if denied != self.options.denied and self.options.credentials is None:
-            self.options = replace(self.options, denied=denied)
+    def unheard(self, subjects: Iterable[str]) -> None:
+        """Nobody hears what is published there, and nowhere else, until it is started anew. Nothing where there are
+        certificates.
+        """
+        unheard = tuple(sorted(set(subjects)))
+        if unheard != self.options.unheard and self.options.credentials is None:
+            again = tuple(sorted({*self.options.heard_again, *self.options.unheard} - {*unheard}))
+            self.options = replace(self.options, unheard=unheard, heard_again=again)
             write_whole(self.folder / "nats.conf", config_text(self.folder, self.options), 0o600)
             self.reload()
 
@@ -125,9 +132,22 @@ class Broker:
         credentials = self.options.credentials
         if credentials is None or name in provisioning.ROLES:
             return False
-        told = provisioning.revoke(credentials, name)
-        self.reload()
+        told = provisioning.revoke(credentials, name, cut=True)
+        if not told:
+            self.reload()
         return told or self.alive()
+
+    def reinstate(self, name: str) -> bool:
+        """Gives back what ``revoke`` has taken away, and nobody else; it blocks for a while."""
+        from fedtwin.live.broker import provisioning
+
+        credentials = self.options.credentials
+        if credentials is None or name in provisioning.ROLES:
+            return False
+        reinstated = provisioning.reinstate(credentials, name)
+        if reinstated:
+            self.reload()
+        return reinstated
 
     @property
     def _monitor(self) -> Monitor:
@@ -152,7 +172,7 @@ class Broker:
     def restart(self) -> None:
         """Stops it, if it runs, and starts it on the same port with the same streams."""
         self.stop()
-        trouble = self._launch()
+        trouble = self._launch_when_the_port_is_free()
         if trouble is not None:
             raise FedtwinError(f"the broker of {str(self.folder)!r} does not start again: {trouble}.")
 
@@ -164,10 +184,29 @@ class Broker:
                     os.kill(self.pid, number)
                 wait_until(lambda: not self.alive(), STOP_S)
 
+    def _launch_when_the_port_is_free(self) -> str | None:
+        """A process that was killed is gone before its port is: that is waited for."""
+        troubles: list[str | None] = []
+
+        def tried() -> bool:
+            troubles.append(trouble := self._launch())
+            return trouble is None or "in use" not in trouble
+
+        wait_until(tried, PORT_FREED_S)
+        return troubles[-1]
+
     def _launch(self) -> str | None:
-        """Starts the process; gives what went wrong, if something did."""
+        """Starts the process; gives what went wrong, if something did: then none is left."""
+        try:
+            return self._launched()
+        except OSError as error:
+            self.stop()
+            return error.strerror or str(error)
+
+    def _launched(self) -> str | None:
         conf, log, errors = (self.folder / name for name in ("nats.conf", "nats.log", "nats.err"))
-        self.options = replace(self.options, monitor_port=free_port("127.0.0.1"), secret=secrets.token_hex(16), denied=())
+        port, secret = free_port("127.0.0.1"), secrets.token_hex(16)
+        self.options = replace(self.options, monitor_port=port, secret=secret, unheard=(), heard_again=())
         write_whole(conf, config_text(self.folder, self.options), 0o600)
         seen = log.stat().st_size if log.exists() else 0
         with errors.open("wb") as output:

@@ -9,6 +9,8 @@ import json
 import os
 import re
 import signal
+from collections.abc import Iterator
+from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -16,13 +18,12 @@ from typing import Any
 from fedtwin.errors import FedtwinError
 from fedtwin.files import write_whole
 from fedtwin.live.broker.certificates import Authority, Issued, make_private
-from fedtwin.live.broker.permissions import permissions_of, role_permissions, users_text
+from fedtwin.live.broker.permissions import ROLES, in_all, permissions_of, role_permissions, users_text
 from fedtwin.live.wire.protocol import NAME
 from fedtwin.processes import runs_with
 from fedtwin.records.lock import Lock
 
-__all__ = ["fleet_of", "permissions_of", "provision", "revoke"]
-ROLES = ("edge", "evaluator")
+__all__ = ["ROLES", "fleet_of", "permissions_of", "provision", "revoke"]
 HOME = ("localhost", "127.0.0.1", "::1")
 MOST_DAYS = 3650
 RENEW_DAYS = 30
@@ -41,14 +42,15 @@ def provision(
 
     What is valid stays as it is. A new certificate is issued to whoever has none, was revoked, or has one that ends within 30
     days (or half of ``days``, if that is less); the one before is worthless from then on. A running broker reloads its users.
+    Another ``run`` than before is one more: all members may take part in it, too.
     """
     _check(run, server_names, devices, days)
     _make(folder)
     lock = Lock(folder / ".lock")
     try:
         fleet = _read(folder) or {"run": run, "server_names": [], "roles": {}, "devices": {}}
-        if fleet["run"] != run:
-            raise FedtwinError(f"{str(folder)!r} is of run {fleet['run']!r}, not {run!r}: use another folder for another run.")
+        if run not in runs_of(fleet):
+            fleet["more_runs"] = [*fleet.get("more_runs", []), run]
         now = _now or datetime.now(UTC)
         authority = Authority.open(folder, run, now)
         late = now + timedelta(days=min(RENEW_DAYS, days / 2))
@@ -71,23 +73,47 @@ def provision(
     return fleet
 
 
-def revoke(folder: Path, device: str, *, pid_file: Path | None = None) -> bool:
+def revoke(folder: Path, device: str, *, pid_file: Path | None = None, cut: bool = False) -> bool:
     """Takes a device's rights away. Gives whether a running broker was told, which cuts its connection at once.
 
     The broker is the one that last ran with this folder, or the one of ``pid_file``. The fleet's private key is not needed.
+    What the edge server has ``cut`` it may ``reinstate``; what a person has revoked stays so.
     """
-    fleet = fleet_of(folder)
+    with _changed(folder, device) as entry:
+        entry["cut"] = cut and (not entry["revoked"] or entry.get("cut", False))
+        entry["revoked"] = True
+    return _tell_broker(folder, pid_file)
+
+
+def reinstate(folder: Path, device: str) -> bool:
+    """Gives a device that the edge server has cut its rights back: its certificate is good again. False where nobody has
+    taken them away.
+    """
+    entry = fleet_of(folder)["devices"].get(device)
+    if entry is None or not entry["revoked"]:
+        return False
+    if not entry.get("cut"):
+        raise FedtwinError(f"device {device!r} was revoked by a person: provision it anew before it is released.")
+    with _changed(folder, device) as entry:
+        entry["revoked"] = entry["cut"] = False
+    _tell_broker(folder, None)
+    return True
+
+
+@contextmanager
+def _changed(folder: Path, device: str) -> Iterator[dict[str, Any]]:
+    """The entry of a device, which is written when the block ends."""
+    fleet_of(folder)
     lock = Lock(folder / ".lock")
     try:
         fleet = fleet_of(folder)
         if device not in fleet["devices"]:
             known = ", ".join(sorted(fleet["devices"])) or "none"
             raise FedtwinError(f"device {device!r} is not in {str(folder)!r}: there are {known}.")
-        fleet["devices"][device]["revoked"] = True
+        yield fleet["devices"][device]
         _save(folder, fleet)
     finally:
         lock.release()
-    return _tell_broker(folder, pid_file)
 
 
 def fleet_of(folder: Path) -> dict[str, Any]:
@@ -96,6 +122,11 @@ def fleet_of(folder: Path) -> dict[str, Any]:
     if fleet is None:
         raise FedtwinError(f"{str(folder)!r} has no fleet.json: make it with fedtwin provision DIR --server-name HOST.")
     return fleet
+
+
+def runs_of(fleet: dict[str, Any]) -> list[str]:
+    """All runs that its members may take part in."""
+    return [fleet["run"], *fleet.get("more_runs", [])]
 
 
 def _check(run: str, server_names: list[str], devices: list[str], days: float) -> None:
@@ -151,9 +182,17 @@ def _read(folder: Path) -> dict[str, Any] | None:
 
 
 def _save(folder: Path, fleet: dict[str, Any]) -> None:
-    run = fleet["run"]
-    users = {fleet["roles"][role]["user"]: role_permissions(role, run) for role in ROLES}
-    users |= {entry["user"]: permissions_of(name, run) for name, entry in fleet["devices"].items() if not entry["revoked"]}
+    runs = runs_of(fleet)
+    users = {
+        fleet["roles"][role]["user"]: in_all([role_permissions(role, run) for run in runs])
+        for role in ROLES
+        if role in fleet["roles"]
+    }
+    users |= {
+        entry["user"]: in_all([permissions_of(name, run) for run in runs])
+        for name, entry in fleet["devices"].items()
+        if not entry["revoked"]
+    }
     write_whole(folder / "fleet.json", json.dumps(fleet, indent=2) + "\n")
     write_whole(folder / "users.conf", users_text(users))
 

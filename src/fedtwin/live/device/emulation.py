@@ -49,6 +49,9 @@ class EmulatedRadio:
     def plan(self, terms: Terms, link: Link, cpu_hz: float, samples: int, model_bits: float) -> Plan:  # noqa: ARG002
         return self._plan(terms, link.gain, cpu_hz, samples) if link.available else no_answer()
 
+    def at_full_power(self, terms: Terms, link: Link, cpu_hz: float, samples: int, model_bits: float) -> Plan:  # noqa: ARG002
+        return full_power_plan(terms, link.gain, cpu_hz, samples)
+
     def air_s(self, plan: Plan) -> float:
         return plan.upload_s
 
@@ -60,4 +63,7 @@ class EmulatedRadio:
         return False
 
     def forget(self) -> None:
+        pass
+
+    def doubt(self) -> None:
         pass

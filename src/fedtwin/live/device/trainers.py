@@ -1,23 +1,19 @@
-"""What a device does with a model: train it on its own data with PyTorch, hand it to a command, or nothing."""
+"""What a device does with a model: hand it to a command, or nothing; ``torch_trainer`` trains it on the device's own data."""
 
 import json
 import os
 import shlex
 import subprocess
 import tempfile
-import zlib
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple, Protocol
+from typing import NamedTuple, Protocol
 
 from fedtwin.config import Config, LearningConfig
 from fedtwin.errors import FedtwinError
+from fedtwin.files import plain_file
+from fedtwin.learning.rates import rate_of
 from fedtwin.live.wire.protocol import Own
-from fedtwin.live.wire.settings import with_code_in
 from fedtwin.supervision import Process, launch
-
-if TYPE_CHECKING:
-    from fedtwin.learning.local import LocalTrainer
-    from fedtwin.live.wire.tensors import Codec
 
 COMMAND_LIMIT_S = 3600.0
 
@@ -37,7 +33,11 @@ class Trainer(Protocol):
     """``prepare`` once for a run, answers the samples of a training; ``train`` as often as asked; ``stop`` cuts it short.
 
     One that also has ``tensors``, the shapes by name of the network it has prepared, is refused at once where they do not fit.
-    One that also has ``train_on(model, round_, samples)`` can be a device whose samples vary from round to round.
+    One that also has ``lacks_code(config)``, whether code of the run's own is not here, may get it from the edge.
+    One with samples of its own has ``moments`` of them, takes the run's normalisation by ``normalise`` before it trains, and
+    tells by ``refreshed`` how many samples a training takes where they have changed; they count after ``take_refreshed``.
+    One that also has ``train_on(model, round_, samples)`` can be a device whose samples vary from round to round. One that also
+    has ``trial()`` is tried out before the device joins: it answers what trains so many samples, and leaves no trace.
     """
 
     def prepare(self, config: Config) -> int: ...
@@ -84,9 +84,14 @@ class NoTrainer:
 
 
 class CommandTrainer:
-    """A user's own training. It reads FEDTWIN_MODEL, writes FEDTWIN_UPDATE (safetensors) and, if it likes, FEDTWIN_REPORT."""
+    """A user's own training. It reads FEDTWIN_MODEL, writes FEDTWIN_UPDATE (safetensors) and, if it likes, FEDTWIN_REPORT.
 
-    def __init__(self, command: str, samples: int, limit_s: float = COMMAND_LIMIT_S) -> None:
+    With the file of a model, ``trial``, it can be tried out.
+    """
+
+    def __init__(self, command: str, samples: int, limit_s: float = COMMAND_LIMIT_S, trial: Path | None = None) -> None:
+        if trial is not None:
+            self.trial = lambda: lambda samples: self.train_on(_bytes_of(trial), 0, samples)
         try:
             self._command = shlex.split(command)
         except ValueError as error:
@@ -95,10 +100,16 @@ class CommandTrainer:
             raise FedtwinError("--command is empty: name a program and its arguments.")
         self._samples, self._limit_s = samples, limit_s
         self._settings = ""
+        self._config = Config(learning=LearningConfig())
         self._process: Process | None = None
 
+    @property
+    def program(self) -> str:
+        return self._command[0]
+
     def prepare(self, config: Config) -> int:
-        self._settings = (config.learning or LearningConfig()).model_dump_json()
+        learning = config.learning or LearningConfig()
+        self._config, self._settings = config.model_copy(update={"learning": learning}), learning.model_dump_json()
         return self._samples
 
     def train(self, model: bytes, round_: int) -> Update:
@@ -115,6 +126,7 @@ class CommandTrainer:
                 "FEDTWIN_REPORT": str(report),
                 "FEDTWIN_ROUND": str(round_),
                 "FEDTWIN_SAMPLES": str(samples),
+                "FEDTWIN_RATE": repr(rate_of(self._config, round_)),
                 "FEDTWIN_LEARNING": self._settings,
             }
             try:
@@ -143,87 +155,16 @@ class CommandTrainer:
             self._process.terminate()
 
 
+def _bytes_of(model: Path) -> bytes:
+    try:
+        return plain_file(model).read_bytes()
+    except OSError as error:
+        raise FedtwinError(f"--model {str(model)!r} cannot be read: {error.strerror}.") from None
+
+
 def _loss_in(report: Path) -> float | None:
     try:
         loss = json.loads(report.read_text(encoding="utf-8"))["train_loss"]
         return float(loss)
     except (OSError, ValueError, KeyError, TypeError):
         return None
-
-
-class TorchTrainer:
-    """The same local training as the simulator's, on this device's own samples (PyTorch is loaded when a run is prepared).
-
-    ``data`` is a ``.npz`` with all that the device owns, or the name of a data set; as device K of the run's fleet it owns
-    the K-th share of that, dealt as in the simulator.
-    """
-
-    def __init__(
-        self, name: str, data: str | None, samples: int | None, fleet_device: int | None, code: Path | None = None
-    ) -> None:
-        self._code = code
-        self._number = zlib.crc32(name.encode()) if fleet_device is None else fleet_device
-        self._data, self._given_samples, self._fleet_device = data, samples, fleet_device
-        self._samples = 0
-        self._trainer: LocalTrainer | None = None
-        self._codec: Codec | None = None
-
-    def prepare(self, config: Config) -> int:
-        import numpy as np
-
-        from fedtwin.learning.data import load_dataset
-        from fedtwin.learning.partition import deal
-        from fedtwin.live.device.emulation import samples_of
-        from fedtwin.live.wire.tensors import Codec
-
-        try:
-            import torch
-
-            from fedtwin.learning.executors import make_workload
-            from fedtwin.learning.local import Images, LocalTrainer
-        except ImportError:
-            raise FedtwinError("Training here needs PyTorch: pip install 'fedtwin[learn]', or give --command.") from None
-        torch.set_num_threads(1)
-        learning = config.learning or LearningConfig()
-        config = with_code_in(self._code, config.model_copy(update={"learning": learning}))
-        data = load_dataset(self._data or learning.dataset)
-        self._seed, self._epochs = config.run.seed, learning.local_epochs
-        self._share = np.arange(len(data.y_train), dtype=np.int64)
-        if self._fleet_device is not None:
-            gamma = learning.dirichlet_gamma if learning.partition == "dirichlet" else None
-            shares = deal(data.y_train, self._seed, config.fleet.devices, learning.owned_samples, gamma)
-            self._share = shares[self._fleet_device]
-        workload = make_workload(config, data.image_shape, data.classes)
-        self._trainer = LocalTrainer(workload.network(), Images(data), learning)
-        self._codec = Codec(workload.initial()[0])
-        samples = self._given_samples
-        if self._fleet_device is not None and samples is None:
-            samples = samples_of(config, self._fleet_device)
-        self._samples = min(samples or config.fleet.samples_max, len(self._share))
-        workload.check([self._samples])
-        return self._samples
-
-    @property
-    def tensors(self) -> dict[str, tuple[int, ...]] | None:
-        """The network that the device's images and labels make of ``learning.model``."""
-        return None if self._codec is None else {entry.name: entry.shape for entry in self._codec.layout.entries}
-
-    def train(self, model: bytes, round_: int) -> Update:
-        return self.train_on(model, round_, self._samples)
-
-    def train_on(self, model: bytes, round_: int, samples: int) -> Update:
-        from fedtwin.learning.partition import training_order
-        from fedtwin.live.wire.tensors import UnfitError
-
-        if self._trainer is None or self._codec is None:
-            raise TrainingError("not prepared")
-        try:
-            start = self._codec.decode_own(model)
-        except UnfitError as error:
-            raise TrainingError(f"the model does not fit learning.model: {error}") from None
-        order = training_order(self._share, self._seed, self._number, round_, samples, self._epochs)
-        trained = self._trainer.train(start, order)
-        return Update(self._codec.encode(trained.weights), trained.train_loss)
-
-    def stop(self) -> None:
-        """It goes on to its end; a training of a device is short."""

@@ -2,6 +2,8 @@
 
 import asyncio
 import logging
+import math
+from collections.abc import Awaitable, Callable
 from contextlib import suppress
 
 from pydantic import ValidationError
@@ -14,6 +16,8 @@ from fedtwin.live.device.trainers import Trainer, TrainingError, train_on
 from fedtwin.live.logs import say
 from fedtwin.live.wire.ports import Incoming, ObjectError, Ports, Transport, TransportError
 from fedtwin.live.wire.protocol import (
+    MOST_JOULES,
+    MOST_SECONDS,
     UPLOAD_SLACK_BYTES,
     Accept,
     Ask,
@@ -30,6 +34,7 @@ from fedtwin.live.wire.protocol import (
 )
 
 REPORTED_S = 0.5
+ON_ITS_WAY_S, LOOK_S = 5.0, 0.1
 PART_S = 60.0
 
 
@@ -52,10 +57,12 @@ class TaskWork:
         meter: board.EnergyMeter,
         samples: int,
         time_scale: float,
+        ready: Callable[[], Awaitable[None]] | None = None,
     ) -> None:
         self._transport, self._subjects, self._name, self._ports = transport, subjects, name, ports
         self._trainer, self._planner, self._meter = trainer, planner, meter
-        self._samples, self._time_scale = samples, time_scale
+        self._samples, self._time_scale, self._ready = samples, time_scale, ready
+        self._accepted_at, self.paused = -math.inf, False
         self._delivery = Delivery(transport, subjects, name, ports)
         self._offer: Offer | None = None
         self._reporting = False
@@ -66,10 +73,24 @@ class TaskWork:
     def busy(self) -> bool:
         return self._job is not None and not self._job.done()
 
-    async def ended(self) -> None:
-        """When no task goes on any more; whoever stops waiting for that does not end it."""
-        if self._job is not None:
-            await asyncio.wait([self._job])
+    @property
+    def is_free(self) -> bool:
+        """No task goes on, and none that was accepted is on its way."""
+        return not self.busy and self._ports.clock.monotonic_s() - self._accepted_at > ON_ITS_WAY_S
+
+    def resize(self, samples: int) -> None:
+        """D_n from here on; whoever asks waits meanwhile."""
+        self._samples, self._offer = samples, None
+        self._planner.resize(samples)
+
+    async def until_free(self) -> None:
+        """No round is taken any more, and this ends with the task that was; whoever stops waiting for that does not end it."""
+        self.paused = True
+        while not self.is_free:
+            if self._job is not None and not self._job.done():
+                await asyncio.wait([self._job])
+            else:
+                await asyncio.sleep(LOOK_S)
 
     async def finish(self, limit_s: float) -> None:
         """A task that takes longer than that is cut short."""
@@ -103,14 +124,23 @@ class TaskWork:
             await message.respond(answer.encoded())
 
     def _answer(self, ask: Ask) -> Accept | Decline:
-        if self.busy:
+        if self.busy or self.paused:
             return Decline(reason="busy")
+        self._planner.keep_to(ask.model_dump(include={"max_time_s", "max_energy_j", "energy_weight"}, exclude_none=True))
         offer = self._offer = self._planner.look(ask.round, ask.clock_s)
         plan = offer.plan
         if not plan.feasible:
             if not offer.link.available:
                 return Decline(reason=REASONS[plan.reason])
-            return Decline(reason=REASONS[plan.reason], gain=offer.link.gain, cpu_hz=offer.cpu_hz)
+            need = self._planner.at_full_power(offer)
+            return Decline(
+                reason=REASONS[plan.reason],
+                gain=offer.link.gain,
+                cpu_hz=offer.cpu_hz,
+                time_s=min(need.compute_s + need.upload_s, MOST_SECONDS),
+                energy_j=min(need.compute_j + need.upload_j, MOST_JOULES),
+            )
+        self._accepted_at = self._ports.clock.monotonic_s()
         return Accept(
             gain=offer.link.gain,
             cpu_hz=offer.cpu_hz,
@@ -138,7 +168,7 @@ class TaskWork:
             return
         known = self._offer is not None and self._offer.round == task.round
         offer = self._offer if known and self._offer is not None else self._planner.look(task.round, task.clock_s)
-        self._token, self._dropped = task.token, asyncio.Event()
+        self._token, self._dropped, self._accepted_at = task.token, asyncio.Event(), -math.inf
         self._job = asyncio.create_task(self._work(task, bytes(body), offer))
 
     async def _work(self, task: Task, body: bytes, offer: Offer) -> None:
@@ -171,6 +201,8 @@ class TaskWork:
             body = await self._transport.get_object(bucket, task.object_name, task.model_bytes, answer_s=PART_S)
         if len(body) != task.model_bytes:
             raise TrainingError(f"{len(body)} bytes of the model came, {task.model_bytes} were announced")
+        if self._ready is not None:
+            await self._ready()
 
         joules = self._meter.read() if self._meter.readable else None
         clock, in_a_thread = self._ports.clock, self._ports.in_a_thread

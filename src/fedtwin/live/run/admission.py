@@ -25,6 +25,7 @@ AGREES = 0.01
 CLOCK_SHARE = 0.05
 LEAST_MEAN_W, MOST_MEAN_W = 1e-4, 1e4
 MOST_STEPS = 10**9
+PIECE_VALUES = 65_536
 
 
 @dataclass(frozen=True)
@@ -103,7 +104,7 @@ def admit(
         return NotAdmitted(bad, attack=True)
     start = model.start_of(found.task.sent.version)
     if start is None:
-        return NotAdmitted("stale: the model it started from is gone", task=found.task)
+        return NotAdmitted(model.why_no_start(found.task.sent.version), task=found.task)
     sent_s = found.task.sent.at_s
     elapsed_s = (arrived_s if arrived_s > sent_s else now_s) - sent_s  # a clock that was set back buys nothing
     believed = believe(done, elapsed_s, core.terms_of(found.task.sent.device), core.live)
@@ -192,14 +193,14 @@ def bad_claim(core: Core, name: str, done: Done, config: Config, sent: events.Di
 
 
 def bad_weights(model: Weights, upload: Weights, live: LiveConfig) -> str | None:
-    """Values that must not be mixed in: not finite, or too far away."""
-    if not math.isfinite(_norm(upload.floats)) and not np.isfinite(upload.floats).all():
-        return "not finite: the upload has NaN or infinite values"
-    with np.errstate(over="ignore"):  # what overflows is over any bound
-        size = _norm(upload.floats - model.floats)
-    allowed = live.max_change * max(_norm(model.floats), 1.0)
-    if not (size <= allowed and math.isfinite(size)):
-        return f"norm: the change of {size:.3g} is over {allowed:.3g}"
+    """Values that must not be mixed in: not finite, or too far away. What is not finite is at no distance that is allowed."""
+    size, allowed = _distance(upload.floats, model.floats), live.max_change
+    if not (math.isfinite(size) and size <= allowed):
+        if not np.isfinite(upload.floats).all():
+            return "not finite: the upload has NaN or infinite values"
+        allowed *= max(_distance(model.floats), 1.0)
+        if not (math.isfinite(size) and size <= allowed):
+            return f"norm: the change of {size:.3g} is over {allowed:.3g}"
     if (upload.counters < 0).any():
         return "range: a counter is negative"
     if (upload.counters - model.counters > MOST_STEPS).any():  # or it would overflow on the next device, and that be blamed
@@ -207,10 +208,18 @@ def bad_weights(model: Weights, upload: Weights, live: LiveConfig) -> str | None
     return None
 
 
-def _norm(values: Floats) -> float:
-    """‖w‖₂ on this core alone: the linear algebra library would take all of them for a millisecond."""
-    with np.errstate(over="ignore", invalid="ignore"):
-        return math.sqrt(float(np.einsum("i,i->", values, values)))
+def _distance(one: Floats, other: Floats | None = None) -> float:
+    """‖one − other‖₂, or ‖one‖₂: a piece at a time, which stays in the core's cache, and on this core alone: the linear
+    algebra library would take all of them for a millisecond.
+    """
+    total = 0.0
+    with np.errstate(over="ignore", invalid="ignore"):  # what overflows is over any bound
+        for begin in range(0, len(one), PIECE_VALUES):
+            piece = one[begin : begin + PIECE_VALUES]
+            if other is not None:
+                piece = piece - other[begin : begin + PIECE_VALUES]
+            total += float(np.einsum("i,i->", piece, piece))
+    return math.sqrt(total)
 
 
 def believe(done: Done, elapsed_s: float, terms: Terms, live: LiveConfig) -> Believed:

@@ -33,6 +33,10 @@ class BackOff:
     def delivered(self, device: int) -> None:
         self.failures.pop(device, None)
 
+    def holds(self, device: int) -> bool:
+        """Whether the device was left alone, or is."""
+        return self.failures.get(device, (0, 0.0))[0] > 1
+
     def holds_after_another(self, device: int) -> bool:
         """Whether one failure more keeps the device out for a while."""
         return device in self.failures

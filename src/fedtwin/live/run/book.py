@@ -2,16 +2,19 @@
 
 import math
 from collections import deque
+from copy import copy
 from typing import Any
 
-from fedtwin.config import Config
+from fedtwin.config import Config, LiveConfig
 from fedtwin.formulas.cost import cost, within
 from fedtwin.formulas.terms import Quantities, Terms, own_terms, terms_of
 from fedtwin.learning.aggregation.refusals import Refusal
 from fedtwin.learning.evaluation import Evaluation
 from fedtwin.live.run import events
 from fedtwin.live.run.events import Event
+from fedtwin.live.run.limits import limits_of_board, set_limits
 from fedtwin.live.run.round import Round
+from fedtwin.live.run.settable import config_with
 from fedtwin.records import Row
 
 ROUNDS_GO_ON = (events.Asked, events.Declined, events.Passed, events.Dispatched, events.Applied, events.GivenUp, events.Closed)
@@ -22,7 +25,9 @@ class Book:
 
     def __init__(self, config: Config) -> None:
         self.names: list[str] = []
-        self._terms: Terms = terms_of(config)
+        self._given, self._changed = config, dict[str, bool | int | float]()
+        self._use(config)
+        self.limits: events.Limits | None = None
         self._sync = config.run.mode == "sync"
         self._current: Round | None = None
         self.took_s: dict[int, float] = {}
@@ -44,6 +49,11 @@ class Book:
         self.cpu_hz: dict[int, float] = {}
         self._round = 0
 
+    def _use(self, config: Config) -> None:
+        """The settings of the rows from here on."""
+        self._terms: Terms = terms_of(config)
+        self._live = config.live or LiveConfig()
+
     @property
     def refusals(self) -> list[Refusal]:
         """Of strangers in device −1; who has joined by now is none."""
@@ -58,6 +68,13 @@ class Book:
                 self.joined[event.name] = event
                 if self.names:
                     self.names.append(event.name)
+            case events.Limits():
+                self.limits = event
+            case events.Changed():
+                self._changed[event.setting] = event.value
+                self._use(config_with(self._given, self._changed))
+            case events.Resized():
+                self.joined[event.name] = self.joined[event.name].model_copy(update={"samples": event.samples})
             case events.Started():
                 self.start_s, self.names = event.at_s, list(event.names)
             case events.Opened():
@@ -95,14 +112,34 @@ class Book:
                 self._refusals.append((self._round, event.at_s - self.start_s, event.name, f"{event.what}: {event.reason}"))
             case events.Measured():
                 stood_s = max(min(event.model_at_s, self.end_s) - self.start_s, 0.0)  # the last one waits for its worker
-                self.evaluations.append(Evaluation(event.round, stood_s, event.energy_j, event.test_loss, event.test_accuracy))
+                metric = event.test_accuracy if event.test_metric is None else event.test_metric
+                found = Evaluation(event.round, stood_s, event.energy_j, event.test_loss, event.test_accuracy)
+                found = found._replace(plain_test_loss=event.plain_test_loss, plain_test_metric=event.plain_test_metric)
+                self.evaluations.append(found._replace(test_metric=metric))
             case _:
                 pass
 
+    def at_rest(self) -> "Book":
+        """As it stands: what is read from now on is not in it."""
+        resting = copy(self)
+        kept = {name: copy(value) for name, value in vars(self).items() if isinstance(value, list | dict | deque)}
+        vars(resting).update(kept)
+        return resting
+
     def in_order(self) -> list[Row]:
         """All rows by their rounds, and within one in the order of asking; ``rows`` are in the order of the answers."""
-        order = sorted(range(len(self.rows)), key=lambda place: (self.rows[place].round, self._question_of_row[place]))
-        return [self.rows[place] for place in order]
+        return [self.rows[place] for place in self._places_in_order()]
+
+    def rounds_in_it(self, played: int) -> int:
+        """Of so many that were ``played``."""
+        return played
+
+    def all_tasks(self) -> list[dict[str, Any]]:
+        """In the order in which they were handed out."""
+        return list(self.tasks.values())
+
+    def _places_in_order(self) -> list[int]:
+        return sorted(range(len(self.rows)), key=lambda place: (self.rows[place].round, self._question_of_row[place]))
 
     def _open(self, event: events.Opened) -> None:
         """Every upload opens a round, in the order they come, and stands in all rows of it."""
@@ -157,7 +194,7 @@ class Book:
         self._current = None
 
     def _give_up(self, event: events.GivenUp) -> None:
-        self.tasks[event.token].update(outcome=f"given up: {event.reason}", ended_s=event.at_s - self.start_s)
+        self._note(event.token, outcome=f"given up: {event.reason}", ended_s=event.at_s - self.start_s)
         if self._current is not None:
             self._current.end(event)
             return
@@ -167,10 +204,14 @@ class Book:
         self.rows[place] = self._with(row, sent.compute_s, upload_s, sent.compute_j, sent.upload_j, event.cost)
 
     def own(self, device: int) -> dict[str, float]:
-        """What the device has of what may be its own; the configured value where it announced none."""
+        """What the device has of what may be its own, or a board has measured; the configured value where there is neither."""
         terms, announced = self._terms, self.joined[self.names[device]].own
-        configured = {name: float(getattr(terms, name)) for name in Quantities._fields}
-        return {**configured, "samples_spread": 0.0, **announced}
+        found = {**{name: float(getattr(terms, name)) for name in Quantities._fields}, "samples_spread": 0.0}
+        if (measured := self.joined[self.names[device]].measured) is not None:
+            found |= {name: value for name, value in measured.items() if name in Quantities._fields}
+            found |= limits_of_board(self._live, terms, self.limits) if self.limits is not None else {}
+            found |= set_limits(self._changed, terms, announced)
+        return {**found, **announced}
 
     def trained(self, token: str) -> int:
         """The samples of a task."""
@@ -248,11 +289,16 @@ class Book:
             "predicted_cost": sent.cost,
         }
 
+    def _note(self, token: str, **more: Any) -> None:
+        """What came of a task. It is another one then, so that who holds it has it as it was."""
+        self.tasks[token] = {**self.tasks[token], **more}
+
     def _end(self, took: events.Applied) -> None:
         time_s, energy_j = took.compute_s + took.upload_s, took.compute_j + took.upload_j
         count, *sums = self._sums.get(took.device, (0, 0.0, 0.0, 0.0))
         self._sums[took.device] = count + 1, sums[0] + time_s, sums[1] + energy_j, sums[2] + took.cost
-        self.tasks[took.token].update(
+        self._note(
+            took.token,
             ended_s=took.at_s - self.start_s,
             outcome="late" if took.late else "applied",
             staleness=took.staleness,

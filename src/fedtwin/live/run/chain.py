@@ -5,6 +5,7 @@ digits (of nothing, for the first line) and the event as it stands there, ``{"at
 """
 
 import hashlib
+from collections.abc import Iterable
 
 _MARK, _END, _DIGITS = b',"chain":"', b'"}\n', 16
 _LENGTH = len(_MARK) + _DIGITS + len(_END)
@@ -26,6 +27,19 @@ def unsealed(line: bytes) -> tuple[bytes, str | None]:
 def follows(event: bytes, digits: str, before: str) -> bool:
     """Whether these are the digits of the event after a line with the digits ``before``."""
     return _digits(event, before) == digits
+
+
+def last_of(lines: Iterable[bytes], before: str) -> str | None:
+    """The digits of the last of these lines, if all of them follow, the first from ``before``; None if one does not."""
+    last, sha256 = before.encode(), hashlib.sha256
+    for line in lines:
+        digits = line[-_DIGITS - len(_END) : -len(_END)]
+        if sha256(last + line[:-_LENGTH] + b"}").hexdigest()[:_DIGITS].encode() != digits or line[-_LENGTH:] != (
+            _MARK + digits + _END
+        ):
+            return None
+        last = digits
+    return last.decode()
 
 
 def _digits(event: bytes, before: str) -> str:

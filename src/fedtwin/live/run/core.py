@@ -6,19 +6,22 @@ device says of itself.
 """
 
 import math
-import re
 from collections import OrderedDict
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from fedtwin.config import Config, LiveConfig
 from fedtwin.coordinator import Coordinator, Decision, Now
+from fedtwin.files import natural
 from fedtwin.formulas.compute import most_stray
 from fedtwin.formulas.cost import cost, within
 from fedtwin.formulas.terms import Terms
 from fedtwin.live.run import events
 from fedtwin.live.run.back_off import BackOff
+from fedtwin.live.run.gathering import gathered
 from fedtwin.live.run.influence import Influence
+from fedtwin.live.run.judged import Judged
+from fedtwin.live.run.limits import is_due, limits_for
 from fedtwin.live.run.progress import Progress
 from fedtwin.live.run.round import LEAST_COST_OF_NOTHING, Round
 from fedtwin.live.run.state import Member, OpenTask, State
@@ -38,6 +41,9 @@ class Core:
     if TYPE_CHECKING:
         apply: Callable[[events.Event], None]
         config: Config
+        given: Config
+        for_devices: Config
+        changed: dict[str, bool | int | float]
         live: LiveConfig
         terms: Terms
         sync: bool
@@ -52,9 +58,11 @@ class Core:
         changes: int
         energy_j: float
         applied: int
+        limits: events.Limits | None
         began: events.Began | None
         finished: bool
         last_at_s: float
+        normalisation: dict[str, list[float]] | None
         current: Round | None
         selections: int
         started: bool
@@ -71,11 +79,22 @@ class Core:
         progress: Progress
         influence: Influence
         back_off: BackOff
+        quarantines: int
+        measured_version: int
+        paused: bool
+        drained: list[str]
+        ending: str | None
+        halted: str | None
+        judged: Judged
+        not_to_ask: set[int]
+        asked_with: Callable[[int], dict[str, float]]
+        backed_off: list[str]
         empty_round_s: float
         waits_for_nothing: bool
         ready: Callable[[], bool]
         number_of: Callable[[str], int | None]
         terms_of: Callable[[int], Terms]
+        limits_of: Callable[[int], dict[str, float]]
         samples_of: Callable[[events.Dispatched], int]
         task_of: Callable[[int], OpenTask | None]
         is_quarantined: Callable[[str], bool]
@@ -102,10 +121,33 @@ class Core:
             hardware=hello.hardware,
             measures=hello.measures,
             own=hello.own.given if hello.own is not None else {},
+            moments=hello.moments,
+            measured=hello.measured.given if hello.measured is not None else None,
         )
 
+    def resize(self, name: str, samples: int, at_s: float) -> events.Resized:
+        return events.Resized(at_s=at_s, name=name, samples=samples)
+
+    def normalise(self, at_s: float) -> events.Normalised | None:
+        """What all who brought samples of their own normalise by, once for the run; None where that is known, or nobody did."""
+        learning = self.config.learning
+        if self.normalisation is not None or (learning is not None and learning.normalisation):
+            return None
+        found = gathered({name: member.joined.moments for name, member in self.members.items()})
+        return None if found is None else events.Normalised(at_s=at_s, normalisation=found[0], names=found[1])
+
+    def settle_limits(self, at_s: float) -> events.Limits | None:
+        """T_max and E_max from what the boards need, where the user gave none; None where nothing is to be settled."""
+        if not self.live.limits_from_fleet or not (self.started or self.ready()):
+            return None
+        needs = [member.need for member in self.members.values() if member.need is not None]
+        if not is_due(len(needs), self.limits.devices if self.limits is not None else None):
+            return None
+        time_s, energy_j = limits_for(needs, self.live.time_scale)
+        return events.Limits(at_s=at_s, max_time_s=time_s, max_energy_j=energy_j, devices=len(needs))
+
     def start(self, at_s: float) -> events.Started:
-        return events.Started(at_s=at_s, names=sorted(self.members, key=_natural))
+        return events.Started(at_s=at_s, names=sorted(self.members, key=natural))
 
     def tell(self, heard: Mapping[int, events.Heard], at_s: float) -> events.Told | None:
         """What of it is news; None where nothing is."""
@@ -121,7 +163,7 @@ class Core:
 
         A round is opened first. It has passed when nobody is left to ask; a synchronous one is filled when nobody more is.
         """
-        if not self.started:
+        if not self.started or (self.halted and not self.sync):
             return None
         return self._next_of_a_round(at_s) if self.sync else self._next_of_a_channel(at_s)
 
@@ -136,7 +178,9 @@ class Core:
         if asking.waiting or len(state.open) + asking.held >= state.channels:
             return None
         if asking.first:
-            device = next((one for one in asking.first if state.twin.devices[one].status == "idle"), None)
+            kept_out = state.not_to_ask
+            idle = (one for one in asking.first if state.twin.devices[one].status == "idle" and one not in kept_out)
+            device = next(idle, None)
             if device is None:
                 return events.Passed(at_s=at_s, round=0)
             score = float(asking.places[device])
@@ -149,11 +193,11 @@ class Core:
         """Of M devices at most; who answers first changes nothing: the order within a round does not depend on answers."""
         state, current, questions = self.state, self.state.current, self.state.asking.questions
         if current is None:
-            ready = state.selections_left > 0 and state.free
+            ready = not state.halted and state.selections_left > 0 and state.free
             return events.Opened(at_s=at_s, round=state.round + 1) if ready else None
-        if current.full:
+        if current.full or (state.halted and not current.selections):
             return None
-        wanted = min(state.channels - len(current.selections), state.selections_left) > len(questions)
+        wanted = not state.halted and min(state.channels - len(current.selections), state.selections_left) > len(questions)
         decision = self._best(state.round, current.asked, at_s) if wanted else None
         if decision is not None:
             return _asked(decision, current.total_queue, at_s)
@@ -161,7 +205,8 @@ class Core:
 
     def _best(self, round_: int, asked: list[int], at_s: float) -> Decision | None:
         """Of who was not asked in this round, nor is being asked in another."""
-        return self.state.coordinator.best(Now(at_s), round_, {*asked, *self.state.asking.questions})
+        left_out = {*asked, *self.state.asking.questions, *self.state.not_to_ask}
+        return self.state.coordinator.best(Now(at_s), round_, left_out)
 
     def round_is_over(self, at_s: float) -> bool:
         """Whether the synchronous round can be closed."""
@@ -182,8 +227,10 @@ class Core:
         device = asked.device
         if self.is_quarantined(self.names[device]):
             return self.left_out(asked, at_s)
+        if self.halted or device in self.not_to_ask:
+            return events.Declined(at_s=at_s, device=device, reason=f"no task: {self.halted or 'the device is drained'}")
         if isinstance(answer, Decline):
-            return events.Declined(at_s=at_s, device=device, reason=answer.reason, gain=answer.gain, cpu_hz=answer.cpu_hz)
+            return events.Declined(at_s=at_s, device=device, **answer.model_dump(exclude={"kind", "protocol"}))
         joined = self.members[self.names[device]].joined
         if reason := self._impossible(answer, self.terms_of(device), joined):
             return events.Declined(at_s=at_s, device=device, reason=reason)
@@ -194,7 +241,13 @@ class Core:
             device=device,
             round=asked.round,
             version=self.version,
-            **answer.model_dump(exclude={"kind", "protocol", "samples"}),
+            gain=answer.gain,
+            cpu_hz=answer.cpu_hz,
+            power_w=answer.power_w,
+            compute_s=answer.compute_s,
+            upload_s=answer.upload_s,
+            compute_j=answer.compute_j,
+            upload_j=answer.upload_j,
             samples=answer.samples or joined.samples,
             cost=cost(self.terms_of(device), time_s, energy_j),
             deadline_s=self._deadline_s(at_s, time_s),
@@ -243,6 +296,20 @@ class Core:
         count = 1 + unwritten + self.refusals.get((name, reason.partition(":")[0]), 0)
         return events.Refused(at_s=at_s, name=name, what=what, reason=reason, token=token, count=count)
 
+    def end_by_rule(self, at_s: float) -> events.Steered | None:
+        """The run ends for what its settings say, beside ``run.rounds``; None where it goes on."""
+        live, started_s, judged = self.live, self.state.started_s, self.judged
+        if self.ending is not None or started_s is None:
+            return None
+        most_s, target, most = live.stop_after_s, live.stop_at_metric, live.stop_without_progress
+        holds = {
+            f"live.stop_after_s = {most_s}": most_s is not None and (at_s - started_s) * live.time_scale >= most_s,
+            f"live.stop_at_metric = {target}": target is not None and judged.reaches(self.config.learning, target),
+            f"live.stop_without_progress = {most}": most is not None and judged.since >= most,
+        }
+        rule = next((rule for rule, ends in holds.items() if ends), None)
+        return None if rule is None else events.Steered(at_s=at_s, command="finish", reason=rule)
+
     def quarantine(self, name: str, reason: str, at_s: float) -> events.Quarantined:
         return events.Quarantined(
             at_s=at_s, name=name, reason=reason, until_s=at_s + self.live.quarantine_s / self.live.time_scale
@@ -284,9 +351,3 @@ def _if_new(value: float | None, known: Fact | None) -> float | None:
     if value is None or (known is not None and f"{value:.4g}" == f"{known.value:.4g}"):
         return None
     return float(f"{value:.4g}")
-
-
-def _natural(name: str) -> tuple[tuple[int, int, str], ...]:
-    """device-2 before device-10."""
-    parts = re.findall(r"\d+|\D+", name)
-    return tuple((0, int(part), "") if part.isdigit() else (1, 0, part) for part in parts)

@@ -7,6 +7,8 @@ from typing import Annotated, Literal, NamedTuple
 
 from pydantic import BaseModel, ConfigDict, Field, TypeAdapter
 
+from fedtwin.live.wire.protocol import Moments
+
 StatusAfter = Literal["idle", "offline", "quarantined"]
 
 
@@ -30,7 +32,11 @@ class Began(_Event):
 
 
 class Joined(_Event):
-    """A device nobody knew has announced itself; ``own`` is what is not as configured of it (``wire.protocol.Own``)."""
+    """A device nobody knew has announced itself; ``own`` is what is not as configured of it (``wire.protocol.Own``),
+    ``measured`` what a board has measured of itself (``wire.protocol.Tried``).
+
+    ``moments`` is what its own samples add to the run's normalisation.
+    """
 
     kind: Literal["joined"] = "joined"
     name: str
@@ -38,6 +44,33 @@ class Joined(_Event):
     hardware: dict[str, str]
     measures: list[str]
     own: dict[str, float] = Field(default_factory=dict)
+    moments: Moments | None = None
+    measured: dict[str, float] | None = None
+
+
+class Limits(_Event):
+    """T_max and E_max of the boards from now on, from what ``devices`` of them have measured of themselves."""
+
+    kind: Literal["limits"] = "limits"
+    max_time_s: float
+    max_energy_j: float
+    devices: int
+
+
+class Resized(_Event):
+    """A device has another number of samples than it announced before: this is D_n from here on."""
+
+    kind: Literal["resized"] = "resized"
+    name: str
+    samples: int
+
+
+class Normalised(_Event):
+    """What everybody normalises by, now and later: gathered from all who had joined and brought samples of their own."""
+
+    kind: Literal["normalised"] = "normalised"
+    normalisation: dict[str, list[float]]
+    names: list[str]
 
 
 class Started(_Event):
@@ -90,7 +123,10 @@ class Asked(_Event):
 
 
 class Declined(_Event):
-    """The device does not take the round it was asked for last; it is offline if it did not answer at all."""
+    """The device does not take the round it was asked for last; it is offline if it did not answer at all.
+
+    ``time_s`` and ``energy_j``: what the update would take at full power, where it is declined for the limits.
+    """
 
     kind: Literal["declined"] = "declined"
     device: int
@@ -98,6 +134,8 @@ class Declined(_Event):
     gain: float | None = None
     cpu_hz: float | None = None
     offline: bool = False
+    time_s: float | None = None
+    energy_j: float | None = None
 
 
 class Passed(_Event):
@@ -249,15 +287,50 @@ class Quarantined(_Event):
     until_s: float
 
 
-class Released(_Event):
-    """The quarantine is over."""
+class _Order(_Event):
+    """What a person wanted: ``by`` is the name of the credentials, ``person`` who the command says it was, unchecked; when, by
+    the wall clock. All of them are None where nobody did.
+    """
+
+    by: str | None = None
+    person: str | None = None
+    wall_s: float | None = None
+
+
+class Released(_Order):
+    """The device may be asked again: its quarantine is over, or a person has said so."""
 
     kind: Literal["released"] = "released"
     name: str
 
 
+class Steered(_Order):
+    """No new tasks (pause), tasks again (resume), none for this device until it is released (drain), or the end (finish): no
+    new tasks, and when those in flight are over the run is, for this reason.
+    """
+
+    kind: Literal["steered"] = "steered"
+    command: Literal["pause", "resume", "drain", "finish"]
+    name: str | None = None
+    reason: str | None = None
+
+
+class Changed(_Order):
+    """A setting has another value from here on; ``round`` is the last that was opened before.
+
+    ``state`` is the aggregation's, where it could not be had back by applying the uploads since it was written last.
+    """
+
+    kind: Literal["set"] = "set"
+    setting: str
+    value: bool | int | float
+    round: int
+    version: int
+    state: KeptState | None = None
+
+
 class Measured(_Event):
-    """The model of a version on the test set."""
+    """The model of a version on the test set, as it is served; ``plain_…`` where that is an average: the model itself."""
 
     kind: Literal["evaluated"] = "evaluated"
     round: int
@@ -265,7 +338,10 @@ class Measured(_Event):
     model_at_s: float
     energy_j: float
     test_loss: float
-    test_accuracy: float
+    test_accuracy: float | None = None
+    test_metric: float | None = None
+    plain_test_loss: float | None = None
+    plain_test_metric: float | None = None
 
 
 class Resumed(_Event):
@@ -297,6 +373,9 @@ class Stopped(_Event):
 Event = (
     Began
     | Joined
+    | Limits
+    | Resized
+    | Normalised
     | Started
     | Told
     | Opened
@@ -313,6 +392,8 @@ Event = (
     | StatusChanged
     | Quarantined
     | Released
+    | Steered
+    | Changed
     | Measured
     | Resumed
     | Repaired

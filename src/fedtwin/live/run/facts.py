@@ -13,6 +13,8 @@ from fedtwin.live.run import events
 from fedtwin.live.run.asking import Asking
 from fedtwin.live.run.back_off import BackOff
 from fedtwin.live.run.influence import Influence
+from fedtwin.live.run.judged import Judged
+from fedtwin.live.run.limits import Need, limits_of_board, set_limits
 from fedtwin.live.run.progress import Progress
 from fedtwin.live.run.round import Round
 from fedtwin.live.run.tasks import OpenTask, Tasks
@@ -29,23 +31,39 @@ class Member:
     device: int | None = None
     quarantined_until_s: float | None = None
     quarantine_reason: str | None = None
+    took: Need | None = None
 
     def terms(self, configured: Terms) -> Terms:
-        """Those of the run, and what is the device's own in their place."""
-        return configured._replace(**{name: self.joined.own[name] for name in Quantities._fields if name in self.joined.own})
+        """Those of the run, and what the device has measured, or has of its own, in their place."""
+        if not self.joined.measured and not self.joined.own:
+            return configured
+        known = {**(self.joined.measured or {}), **self.joined.own}
+        return configured._replace(**{name: known[name] for name in Quantities._fields if name in known})
+
+    @property
+    def is_board(self) -> bool:
+        """Not an emulated device: it measures itself."""
+        return self.joined.measured is not None
+
+    @property
+    def need(self) -> Need | None:
+        """What an update of a board takes: as it measured before it joined, else as its first upload showed."""
+        measured = self.joined.measured or {}
+        return Need(measured["time_s"], measured["energy_j"]) if {"time_s", "energy_j"} <= measured.keys() else self.took
 
 
 class Facts:
     """Who only replays a ledger brings a policy that is never asked."""
 
     def __init__(self, config: Config, policy: Policy | OraclePolicy | None = None) -> None:
-        self._knobs = knobs_of(config) if policy is None else plain_knobs_of(config)
+        self._knobs_of = knobs_of if policy is None else plain_knobs_of
         policy = policy or policy_of(config)
         if not isinstance(policy, Policy):
             raise FedtwinError(f"policy.name = {config.policy.name!r} knows the true costs: it is for simulations only.")
-        self.config = config
-        self.live = config.live or LiveConfig()
-        self.terms = terms_of(config)
+        self.given = config
+        self.changed: dict[str, bool | int | float] = {}
+        self._coordinator: Coordinator | None = None
+        self.use(config, config)
         self.sync, self.timeout_s = config.run.mode == "sync", timeout_of(config)
         power = policy.power if config.policy.power == "scheme" else config.policy.power
         self.policy, self.keeps_limits = policy, power == "optimal"
@@ -55,15 +73,32 @@ class Facts:
         self.refusals: OrderedDict[tuple[str, str], int] = OrderedDict()
         self.changes = 0
         self.energy_j = 0.0
+        self.normalisation: dict[str, list[float]] | None = None
         self.applied = 0
+        self.limits: events.Limits | None = None
         self.began: events.Began | None = None
         self.finished = False
+        self.started_s: float | None = None
         self.last_at_s = 0.0
-        self._coordinator: Coordinator | None = None
         self.current: Round | None = None
         self.selections = self.rounds_mixed = 0
         self.back_off = BackOff(self.live.back_off_s, self.live.time_scale)
         self.progress, self.influence = Progress(), Influence()
+        self.quarantines = 0
+        self.measured_version = -1
+        self.paused, self.drained = False, list[str]()
+        self.ending: str | None = None
+        self.judged = Judged()
+        self.nothings: dict[int, list[tuple[float, float]]] = {}
+
+    def use(self, config: Config, for_devices: Config) -> None:
+        """The settings that hold from now on, and those that devices join with; ``given`` are those of the beginning."""
+        self.config, self.for_devices = config, for_devices
+        self.live = config.live or LiveConfig()
+        self.terms = terms_of(config)
+        self._knobs = self._knobs_of(config)
+        if self._coordinator is not None:
+            self._coordinator.use(self._knobs)
 
     @property
     def started(self) -> bool:
@@ -120,13 +155,26 @@ class Facts:
 
     @property
     def free(self) -> list[int]:
-        """Who could be asked: idle, and not being asked."""
-        devices, questions = self.twin.devices, self.asking.questions
-        return [device for device, known in enumerate(devices) if known.status == "idle" and device not in questions]
+        """Who could be asked: idle, not being asked, and not drained."""
+        devices, busy = self.twin.devices, {*self.asking.questions, *self.not_to_ask}
+        return [device for device, known in enumerate(devices) if known.status == "idle" and device not in busy]
+
+    @property
+    def not_to_ask(self) -> set[int]:
+        """Who is drained."""
+        return {device for device in map(self.number_of, self.drained) if device is not None}
+
+    @property
+    def halted(self) -> str | None:
+        """Why nobody is asked and no task handed out."""
+        return "the run is paused" if self.paused and self.ending is None else self.ending and "the run ends"
 
     @property
     def done(self) -> bool:
-        """All rounds have been played and every task has ended."""
+        """All rounds have been played, or it was told to end, and every task has ended."""
+        if self.ending is not None:
+            untaken = self.current is None or not self.current.selections
+            return untaken and not self.open and not self.asking.questions
         if self.sync:
             return self.started and self.current is None and self.selections_left == 0
         return self.started and self.rounds_left == 0 and not self.asking.rounds and not self.open
@@ -134,7 +182,7 @@ class Facts:
     @property
     def rounds_left(self) -> int:
         """Rounds that are still to be opened; those that came to nothing do not count, unless as many did so in a row."""
-        return 0 if self.is_barren else max(self.config.run.rounds - self.rounds_counted, 0)
+        return 0 if self.is_barren or self.ending is not None else max(self.config.run.rounds - self.rounds_counted, 0)
 
     @property
     def rounds_counted(self) -> int:
@@ -149,7 +197,7 @@ class Facts:
     @property
     def selections_left(self) -> int:
         """Of a synchronous run, which is over also when it has had as many rounds."""
-        goes_on = (self.rounds_left > 0 or self.current is not None) and not self.is_barren
+        goes_on = (self.rounds_left > 0 or self.current is not None) and not self.is_barren and self.ending is None
         return max(self.config.run.rounds - self.selections, 0) if goes_on else 0
 
     @property
@@ -167,7 +215,24 @@ class Facts:
 
     def terms_of(self, device: int) -> Terms:
         """Those of a device that has a number."""
-        return self.members[self.names[device]].terms(self.terms)
+        terms = self.members[self.names[device]].terms(self.terms)
+        return terms._replace(**limits) if (limits := self.limits_of(device)) else terms
+
+    def limits_of(self, device: int) -> dict[str, float]:
+        """Those that a person has set since the run began, and those of a board that are taken from the fleet; out of its reach
+        while nobody knows what it needs.
+        """
+        member, set_since = self.members[self.names[device]], dict[str, float]()
+        if self.changed:
+            set_since = set_limits(self.changed, self.terms, member.joined.own)
+        if not self.live.limits_from_fleet or not member.is_board:
+            return set_since
+        return set_since | limits_of_board(self.live, self.terms, None if member.need is None else self.limits)
+
+    def asked_with(self, device: int) -> dict[str, float]:
+        """What holds for an update, where it is not as in the settings that the device joined with."""
+        weight = {"energy_weight": self.terms.energy_weight} if "objective.energy_weight" in self.changed else {}
+        return self.limits_of(device) | weight
 
     def samples_of(self, sent: events.Dispatched) -> int:
         """What a task is trained on."""
@@ -179,6 +244,11 @@ class Facts:
     def is_quarantined(self, name: str) -> bool:
         member = self.members.get(name)
         return member is not None and member.quarantined_until_s is not None
+
+    @property
+    def backed_off(self) -> list[str]:
+        """Whose tasks and questions came to nothing more than once in a row, and were followed by no upload yet."""
+        return [self.names[device] for device in sorted(self.back_off.failures) if self.back_off.holds(device)]
 
     def held_back_until_s(self, device: int) -> float:
         """A device whose tasks came to nothing is not asked before; unless nobody else is there, who would gain by that."""
@@ -197,10 +267,11 @@ class Facts:
             for number, one in enumerate(known)
             if number != device
         )
-        return self.influence.excess(device, taking_part=1 + others, devices=len(known))
+        return self.influence.excess(device, taking_part=1 + others, devices=len(known), shares=self.live.influence_shares)
 
     def _anyone_idle_but(self, device: int) -> bool:
-        return any(one.status == "idle" for number, one in enumerate(self.twin.devices) if number != device)
+        others = (number for number, one in enumerate(self.twin.devices) if one.status == "idle" and number != device)
+        return any(number not in self.not_to_ask for number in others)
 
     def overdue(self, at_s: float) -> list[OpenTask]:
         return [task for task in self.open.values() if at_s > task.sent.deadline_s]

@@ -1,4 +1,5 @@
-"""No device has more than three times its fair share of the model, unless the edge server itself has chosen so.
+"""No device has more than three times its fair share of the model (``live.influence_shares``), unless the edge server itself
+has chosen so.
 
 Of the last W uploads, W = max(100, 10 N), a device may have 3 W / K that were not chosen: K are the devices that take part.
 An upload was chosen if another device could have been asked in its place. It was not where its device was the only one left
@@ -9,7 +10,7 @@ every rule of aggregation. With up to three devices 3 W / K is the whole window:
 from collections import Counter, deque
 from dataclasses import dataclass, field
 
-LEAST_WINDOW, WINDOW_PER_DEVICE, MOST_SHARES = 100, 10, 3
+LEAST_WINDOW, WINDOW_PER_DEVICE = 100, 10
 
 
 @dataclass
@@ -34,15 +35,15 @@ class Influence:
             if not self.uploads[device]:
                 del self.uploads[device], self.unchosen[device]
 
-    def excess(self, device: int, *, taking_part: int, devices: int) -> str | None:
+    def excess(self, device: int, *, taking_part: int, devices: int, shares: float) -> str | None:
         """Why an upload that was not chosen is not mixed in, or None. ``devices`` is N, ``taking_part`` K."""
         size = _window(devices)
         full_of_its_own = len(self.window) >= size and self.window[0] == (device, False)
         own = self.unchosen[device] + 1 - full_of_its_own
-        if own * taking_part <= MOST_SHARES * size:
+        if own * taking_part <= shares * size:
             return None
-        most = MOST_SHARES * size // taking_part
-        return f"share: {most} of {size} uploads are three times its fair share among {taking_part} devices"
+        most = int(shares * size // taking_part)
+        return f"share: {most} of {size} uploads are {shares:g} times its fair share among {taking_part} devices"
 
 
 def _window(devices: int) -> int:

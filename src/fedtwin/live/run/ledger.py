@@ -1,5 +1,6 @@
 """The ledger: one event per line, appended before it takes effect outside. What is in it has happened, what is not has not."""
 
+import errno
 import math
 import os
 from collections.abc import Iterator
@@ -103,19 +104,36 @@ class Spot(NamedTuple):
 def place_after(path: Path, line: int, digits: str) -> Spot | None:
     """Of the line after that one; None where the ledger has not so many lines, or that line has other digits.
 
-    Where all segments before were moved away, the one after them is enough.
+    Where a segment begins there, it is enough that its first line follows from these digits, or that the last line before it
+    has them, or that all segments before were moved away: what is damaged before that changes nothing of what comes after.
     """
     following, before = Spot(segment_path(path, line + 1), 0), [first for first in first_lines(path) if first <= line]
+    if following.segment.exists() and (not before or _follows(following.segment, digits)):
+        return following
     if not before:
-        return following if following.segment.exists() else None
-    segment = segment_path(path, before[-1])
-    lines = segment.read_bytes().splitlines(keepends=True)
-    last = before[-1] - 1 + len(lines)
-    if last < line or chain.unsealed(lines[line - before[-1]])[1] != digits:
         return None
+    segment = segment_path(path, before[-1])
+    lines = _whole_lines(segment)
     if following.segment.exists():
-        return following if last == line else None
+        return following if lines and chain.unsealed(lines[-1])[1] == digits else None
+    if before[-1] - 1 + len(lines) < line or chain.unsealed(lines[line - before[-1]])[1] != digits:
+        return None
     return Spot(segment, sum(map(len, lines[: line - before[-1] + 1])))
+
+
+def _follows(segment: Path, digits: str) -> bool:
+    """Whether a segment begins with a line that follows one with these digits."""
+    lines = _whole_lines(segment)
+    event, own = chain.unsealed(lines[0]) if lines else (b"", None)
+    return own is not None and chain.follows(event, own, digits)
+
+
+def _whole_lines(segment: Path) -> list[bytes]:
+    """None of what cannot be read."""
+    try:
+        return plain_file(segment).read_bytes().splitlines(keepends=True)
+    except OSError:
+        return []
 
 
 class LedgerReader:
@@ -138,6 +156,8 @@ class LedgerReader:
             self._require_no_gap()
             raise self._unreadable("No such file or directory") from None
         except OSError as error:
+            if error.errno == errno.EINVAL:
+                raise DamageError(str(self._unreadable(error.strerror))) from None
             raise self._unreadable(error.strerror) from None
 
     def _to_the_end(self) -> Iterator[Event]:
@@ -224,8 +244,10 @@ def read_events(path: Path) -> Iterator[Event]:
 
 
 def cut_torn_line(ledger: Path) -> None:
-    """A line the killed writer did not finish never happened: it is cut off the last segment."""
+    """A line the killed writer did not finish never happened: it is cut off the last segment, if that is a file."""
     path = segment_path(ledger, first_lines(ledger)[-1])
+    if not path.is_file():
+        return
     with path.open("rb+") as file:
         file.seek(0, os.SEEK_END)
         end = file.tell()

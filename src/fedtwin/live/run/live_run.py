@@ -9,8 +9,8 @@ from collections import OrderedDict
 from collections.abc import Callable
 from copy import deepcopy
 from pathlib import Path
+from typing import Any, Literal
 
-from fedtwin import __version__
 from fedtwin.errors import FedtwinError
 from fedtwin.learning.aggregation import Upload
 from fedtwin.live.logs import say
@@ -19,20 +19,25 @@ from fedtwin.live.run.admission import Admitted, NotAdmitted
 from fedtwin.live.run.clock import RunClock
 from fedtwin.live.run.core import Core, OpenTask
 from fedtwin.live.run.events import Event
+from fedtwin.live.run.going_on import check_it_can_go_on, check_nothing_is_missing_at_the_end
+from fedtwin.live.run.keepsakes import Keepsakes
 from fedtwin.live.run.ledger import LEDGER_NAME, DamageError, Ledger, cut_torn_line, segment_path
 from fedtwin.live.run.model import MODELS, LiveModel
 from fedtwin.live.run.past import beginning_of, pasts_of, settings_of
+from fedtwin.live.run.salvage import damage_before
+from fedtwin.live.run.settable import OF_THE_RULE, check_limit, check_settable, config_with
 from fedtwin.live.run.snapshots import Taken, write_snapshot
 from fedtwin.live.run.stream_ledger import StreamLedger
-from fedtwin.live.run.survey import newest_of, told
+from fedtwin.live.run.survey import told
 from fedtwin.live.run.tasks import remember
 from fedtwin.live.wire.ports import Clock, Disk
-from fedtwin.live.wire.protocol import PROTOCOL_VERSION, Done, Failed
+from fedtwin.live.wire.protocol import Done, Failed
 from fedtwin.live.wire.real import CLOCK, DISK
-from fedtwin.records.files import LOCK_NAME, SUMMARY_NAME
+from fedtwin.records.files import LOCK_NAME
 from fedtwin.records.lock import Lock
 
 Listener = Callable[[Event, "LiveRun"], None]
+Steering = Literal["pause", "resume", "drain", "finish"]
 
 
 class LiveRun:
@@ -41,7 +46,7 @@ class LiveRun:
     def __init__(
         self, folder: Path, *, resumed: bool, lock: Lock | None = None, clock: Clock = CLOCK, disk: Disk = DISK
     ) -> None:
-        self.folder, self._disk = folder, disk
+        self.folder, self._disk, self._wall = folder, disk, clock
         self.listeners: list[Listener] = []
         self.failure: FedtwinError | None = None
         self._unwritten: OrderedDict[tuple[str, str], int] = OrderedDict()
@@ -53,14 +58,16 @@ class LiveRun:
             self.config = settings_of(folder, began)
             past = next(pasts_of(folder, self.config))
             self._kept, self.core = past.kept, Core(self.config, past.state)
-            fsync = self.core.live.fsync
+            fsync, not_read = self.core.live.fsync, (past.kept.lines, past.reader.digits or "")
             try:
                 past.replay()
-                _check_it_can_go_on(self.core, folder, began)
-                self.model = LiveModel(folder / MODELS, self.config, self._kept, fsync=fsync, disk=disk)
-                _check_no_line_is_missing_at_the_end(folder, self._kept.version)
+                check_it_can_go_on(self.core.state, folder, began)
+                self.model = LiveModel(folder / MODELS, self.core.config, self._kept, fsync=fsync, disk=disk)
+                check_nothing_is_missing_at_the_end(folder, self.core.state)
             except DamageError as error:
                 raise told(error, folder, self.config) from None
+            self.keepsakes = Keepsakes(folder, self.core, lambda: self.model.codec, disk, fsync=fsync)
+            self._tell_what_is_damaged(*not_read)
             self._clock = RunClock(self.core.live.time_scale, self.core.last_at_s, began.wall_s, clock)
             self._ledger = Ledger(past.reader.segment, fsync=fsync, after=past.reader.digits or "", disk=disk)
             self._remove_what_is_not_needed()
@@ -71,6 +78,16 @@ class LiveRun:
         except BaseException:
             self._lock.release()
             raise
+
+    def _tell_what_is_damaged(self, lines: int, digits: str) -> None:
+        """What the run can go on without; of so many lines before its snapshot, the last of which had these digits."""
+        if lines and (damage := damage_before(self.folder / LEDGER_NAME, lines, digits)) is not None:
+            what = "the ledger is damaged before the snapshot that the run goes on from: its tables will lack what stood there"
+            say(logging.WARNING, what, damage=damage)
+        for version in sorted(self._starts_of_tasks()):
+            if self.model.start_of(version) is None:
+                what = "a model that tasks began with is gone or damaged: their uploads will be refused"
+                say(logging.WARNING, what, version=version, why=self.model.why_no_start(version))
 
     @property
     def name(self) -> str:
@@ -134,8 +151,10 @@ class LiveRun:
             listener(event, self)
 
     def close(self) -> None:
-        self._ledger.close()
-        self._lock.release()
+        try:
+            self._ledger.close()
+        finally:
+            self._lock.release()
 
     # What devices are told off for
 
@@ -160,6 +179,45 @@ class LiveRun:
         self.commit(self.core.quarantine(name, reason, self.now_s()))
         say(logging.WARNING, "quarantined", device=name, reason=reason)
 
+    # What a person orders
+
+    def release(self, name: str, by: str = "operator", person: str | None = None) -> None:
+        """A person lets a device back, whatever it was left out for."""
+        self.commit(events.Released(at_s=self.now_s(), name=name, **self._audited(by, person)))
+        say(logging.WARNING, "released", device=name, **_signed(by, person))
+
+    def steer(self, command: Steering, by: str = "operator", person: str | None = None, *, name: str | None = None) -> None:
+        """The run is paused, goes on, or ends in good order; or a device is given no task."""
+        reason = f"{by} has said finish" if command == "finish" else None
+        order = self._audited(by, person)
+        self.commit(events.Steered(at_s=self.now_s(), command=command, name=name, reason=reason, **order))
+        say(logging.WARNING, f"ordered: {command}", **({} if name is None else {"device": name}), **_signed(by, person))
+
+    def change(self, setting: str, value: Any, by: str = "operator", person: str | None = None) -> None:
+        """A setting has another value from now on; ``FedtwinError`` where it cannot."""
+        check_settable(self.core.config, setting, value)
+        check_limit(self.core.state, setting, value)
+        state = None
+        if setting in OF_THE_RULE:
+            state = self.model.use(config_with(self.config, {**self.core.changed, setting: value}))
+        self.commit(
+            events.Changed(
+                at_s=self.now_s(),
+                setting=setting,
+                value=value,
+                round=self.core.round,
+                version=self.core.version,
+                state=state,
+                **self._audited(by, person),
+            )
+        )
+        if state is not None:
+            self._remove_what_is_not_needed()
+        say(logging.WARNING, "ordered: set", setting=setting, value=value, round=self.core.round, **_signed(by, person))
+
+    def _audited(self, by: str, person: str | None) -> dict[str, Any]:
+        return {"by": by, "person": person, "wall_s": self._wall.wall_s()}
+
     def _task_of(self, name: str) -> OpenTask | None:
         device = self.core.number_of(name)
         return self.core.task_of(device) if device is not None else None
@@ -171,7 +229,11 @@ class LiveRun:
         verdict = admission.admit(self.core, self.model, name, done, body, arrived_s=arrived_s, now_s=self.now_s())
         if isinstance(verdict, NotAdmitted):
             return self._turn_away(name, "result", verdict, done.token)
-        self._mix(verdict, done)
+        try:
+            self._mix(verdict, done)
+        except FedtwinError as error:
+            self.failure = self.failure or error
+            raise
         return None
 
     def expects(self, name: str, token: str, size: int) -> NotAdmitted | None:
@@ -257,7 +319,7 @@ class LiveRun:
             state=kept if isinstance(kept, events.KeptState) else None,
         )
         self.commit(event)
-        if model.needs_start or self._files or self._kept.files or self._kept.anchors != self._anchors:
+        if model.needs_start or self._files or self._kept.files or self._kept.states != self._states:
             self._remove_what_is_not_needed()
         elif old_version - 1 not in self._kept.versions(starts=False):
             self._kept.models.pop(old_version - 1, None)
@@ -279,7 +341,7 @@ class LiveRun:
 
     def _remove_what_is_not_needed(self) -> None:
         versions = self._kept.versions(starts=self.model.needs_start) | self._starts_of_tasks()
-        self._files, self._anchors = self._kept.files, self._kept.anchors
+        self._files, self._states = self._kept.files, self._kept.states
         self._kept.forget_all_but(versions)
         self.model.keep_only(versions, self._files)
 
@@ -293,26 +355,5 @@ class LiveRun:
         return {start for start in starts if version - start <= live.max_staleness}
 
 
-def _check_no_line_is_missing_at_the_end(folder: Path, version: int) -> None:
-    """A model is on disk before its line is, and no more than one."""
-    newest = newest_of(path.name for path in (folder / MODELS).iterdir())
-    if newest > version + 1:
-        path = str(folder / LEDGER_NAME)
-        raise DamageError(
-            f"{path!r} ends with version {version} of the model, and version {newest} is on disk: its end is missing"
-        )
-
-
-def _check_it_can_go_on(core: Core, path: Path, began: events.Began) -> None:
-    """It speaks our protocol, and is not finished; that another fedtwin began it is said."""
-    folder = str(path)
-    if began.protocol != PROTOCOL_VERSION:
-        raise FedtwinError(
-            f"{folder!r} cannot be resumed: the run speaks protocol {began.protocol}, this is {PROTOCOL_VERSION}."
-        )
-    if core.finished and (path / SUMMARY_NAME).exists():
-        raise FedtwinError(f"{folder!r} cannot be resumed: this run is finished, there is nothing to resume.")
-    if began.package_version != __version__:
-        say(
-            logging.WARNING, "the run was begun by another version of fedtwin", begun_by=began.package_version, this=__version__
-        )
+def _signed(by: str, person: str | None) -> dict[str, str]:
+    return {"by": by} if person is None else {"by": by, "person": person}

@@ -3,6 +3,7 @@
 import hashlib
 import json
 from collections.abc import Iterable
+from contextlib import suppress
 from fnmatch import fnmatch
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -37,7 +38,8 @@ class Mixed(NamedTuple):
 
 
 class LiveModel:
-    """One file per version that is still needed; the newest is ``weights`` and, as bytes, ``encoded``.
+    """One file per version that is still needed; the newest is ``weights`` and, as bytes, ``encoded``: devices download it.
+    What is evaluated and handed out is ``served``: the same, or, where it ``averages``, the average in the aggregation's state.
 
     ``kept`` says which files give the aggregation's state back, and the digest of each: what is read is held against it.
     """
@@ -46,12 +48,17 @@ class LiveModel:
         self._folder, self._kept, self._fsync, self._disk = folder, kept, fsync, disk
         self._rule = aggregation_of(config)
         self.needs_start, self._sync = self._rule.needs_start, config.run.mode == "sync"
+        self.averages = config.learning is not None and config.learning.averages
         newest = model_path(folder, kept.version)
         self.encoded = self._read_model(kept.version)
         self.sha256 = digest_of(self.encoded)
         layout, self.weights = read_model(self.encoded, str(newest))
         self.codec = Codec(layout)
         self._state = self._recovered(newest)
+
+    @property
+    def served(self) -> Weights:
+        return Weights(self._rule.served(self._state, self.weights.floats), self.weights.counters)
 
     @property
     def most_upload_bytes(self) -> int:
@@ -67,6 +74,12 @@ class LiveModel:
         except (FedtwinError, UnfitError):
             return None
 
+    def why_no_start(self, version: int) -> str:
+        """The reason an upload is refused for."""
+        if not model_path(self._folder, version).exists():
+            return "stale: the model it started from is gone"
+        return f"damaged: version {version} of the model, which it started from, is not what was written here"
+
     def mixed(self, upload: Upload, counters: np.ndarray) -> Mixed:
         """What becomes of an upload, and of the counters that came with it."""
         return self._mix(self.weights, self._state, upload, counters)
@@ -77,11 +90,10 @@ class LiveModel:
         """The new version is on disk, whole, before its event is in the ledger, and so is what gives the state back.
 
         That is the upload, which was trained from version ``start``; or, once in many uploads and when it is no larger than
-        half of them, the state itself; or nothing, where it is the state a run begins with.
+        half of them, the state itself; or nothing, where it is the state a run begins with. What cannot be written has not
+        happened: the model is the one before.
         """
-        self.weights, self._state = mixed.weights, mixed.state
-        if mixed.changed or mixed.weights.counters.size:
-            self._encode(mixed.weights)
+        encoded = self.codec.encode(mixed.weights) if mixed.changed or mixed.weights.counters.size else self.encoded
         kept: events.KeptUpload | events.KeptState | None = None
         held, uploads = self._rule.hold(mixed.state, mixed.weights.floats), len(self._kept.trail.since) + 1
         try:
@@ -92,7 +104,7 @@ class LiveModel:
                     self._disk.write_whole(self._folder / file, data, fsync=self._fsync)
                 else:
                     kept = self.keep(version, told, upload, start=start)
-            self._disk.write_whole(model_path(self._folder, version), self.encoded, fsync=self._fsync)
+            self._write(version, mixed, encoded)
         except OSError as error:
             raise self._not_written(error) from None
         return kept
@@ -124,8 +136,6 @@ class LiveModel:
         """The model after a synchronous round is on disk, whole, before its event is in the ledger, and so is the state, unless
         it is the one a run begins with.
         """
-        self.weights, self._state = mixed.weights, mixed.state
-        self._encode(mixed.weights)
         held = self._rule.hold(mixed.state, mixed.weights.floats)
         kept = None
         try:
@@ -133,14 +143,33 @@ class LiveModel:
                 file, data = f"state-{round_:012d}.safetensors", _encoded_state(held)
                 kept = events.KeptState(file=file, sha256=digest_of(data))
                 self._disk.write_whole(self._folder / file, data, fsync=self._fsync)
-            self._disk.write_whole(model_path(self._folder, version), self.encoded, fsync=self._fsync)
+            self._write(version, mixed, self.codec.encode(mixed.weights))
         except OSError as error:
             raise self._not_written(error) from None
         return kept
 
-    def _encode(self, weights: Weights) -> None:
-        self.encoded = self.codec.encode(weights)
-        self.sha256 = digest_of(self.encoded)
+    def use(self, config: Config) -> events.KeptState | None:
+        """Uploads are mixed by these settings from now on. The aggregation's state, if it is on disk for that: those that it
+        came from were mixed by other settings.
+        """
+        rule, kept = aggregation_of(config), None
+        if not self._sync:
+            held = self._rule.hold(self._state, self.weights.floats)
+            if self._kept.trail.since or not rule.is_initial(held, self.weights.floats):
+                file, data = f"state-{self._kept.version:012d}.safetensors", _encoded_state(held)
+                kept = events.KeptState(file=file, sha256=digest_of(data))
+                try:
+                    self._disk.write_whole(self._folder / file, data, fsync=self._fsync)
+                except OSError as error:
+                    raise self._not_written(error) from None
+        self._rule = rule
+        return kept
+
+    def _write(self, version: int, mixed: Mixed, encoded: bytes) -> None:
+        """On disk first: until then whoever is sent a task has the model before."""
+        self.sha256 = self._disk.write_digested(model_path(self._folder, version), encoded, fsync=self._fsync)
+        self.encoded = encoded
+        self.weights, self._state = mixed.weights, mixed.state
 
     def _not_written(self, error: OSError) -> FedtwinError:
         return FedtwinError(f"The model cannot be written to {str(self._folder)!r}: {error.strerror}.")
@@ -150,7 +179,8 @@ class LiveModel:
         wanted = {*files, *(model_path(self._folder, version).name for version in versions)}
         for name in self._disk.names(self._folder):
             if fnmatch(name, DRAFTS) or (name.endswith(".safetensors") and name not in wanted):
-                self._disk.remove(self._folder / name)
+                with suppress(OSError):  # it may be no file
+                    self._disk.remove(self._folder / name)
 
     def forget(self, version: int) -> None:
         self._disk.remove(model_path(self._folder, version))

@@ -16,6 +16,7 @@ from fedtwin.live.run.ledger import LEDGER_NAME, Ledger
 from fedtwin.live.run.live_run import LiveRun
 from fedtwin.live.run.model import MODELS, digest_of, model_path
 from fedtwin.live.run.past import has_ledger
+from fedtwin.live.run.repair import go_on_with_repair
 from fedtwin.live.run.repair import repair as go_back
 from fedtwin.live.wire.ports import Clock, Disk
 from fedtwin.live.wire.protocol import PROTOCOL_VERSION
@@ -69,11 +70,10 @@ def require_new(folder: Path) -> None:
 def resume(folder: Path, *, repair: bool = False, lock: Lock | None = None, clock: Clock = CLOCK, disk: Disk = DISK) -> LiveRun:
     """A run that was begun before, as its ledger has it; with ``repair`` it goes back to the last state that verifies.
 
-    ``lock``: the folder's, where it is held already.
+    ``lock``: the folder's, where it is held already. A repair that was begun and killed is finished first.
     """
     require_ledger(folder)
-    if repair:
-        repaired(folder)
+    repaired(folder, lock, begin=repair)
     return LiveRun(folder, resumed=True, lock=lock, clock=clock, disk=disk)
 
 
@@ -82,9 +82,10 @@ def require_ledger(folder: Path) -> None:
         raise FedtwinError(f"{str(folder)!r} is not the folder of a live run.")
 
 
-def repaired(folder: Path) -> None:
-    """The run is back at the last state that verifies."""
-    if (done := go_back(folder)) is not None:
+def repaired(folder: Path, lock: Lock | None = None, *, begin: bool = True) -> None:
+    """The run is back at the last state that verifies; without ``begin`` only if a repair was begun before."""
+    done = go_back(folder, lock) if begin else go_on_with_repair(folder, lock)
+    if done is not None:
         say(
             logging.WARNING, "repaired: the run went back to the last state that verifies", version=done.version,
             uploads_lost=done.uploads, lines_cut_off=done.lines, kept_in=done.folder,

@@ -5,11 +5,13 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from fedtwin import __version__
 from fedtwin.config import Config, config_hash, load_config
 from fedtwin.errors import FedtwinError
+from fedtwin.files import plain_file
 from fedtwin.live.logs import say
 from fedtwin.live.run.events import Began, Event
-from fedtwin.live.run.ledger import LEDGER_NAME, DamageError, LedgerReader, first_lines, place_after
+from fedtwin.live.run.ledger import LEDGER_NAME, DamageError, LedgerReader, first_lines, place_after, segment_path
 from fedtwin.live.run.snapshots import read_snapshot, snapshots_in
 from fedtwin.live.run.state import State
 from fedtwin.live.run.trail import Kept
@@ -73,13 +75,23 @@ def beginning_of(folder: Path) -> Began:
     if reader.digits is None:
         raise FedtwinError(
             f"{str(folder)!r} cannot be resumed: the lines of its ledger are not chained by checksums, as they were not at "
-            f"first; it can still be read."
+            f"first; it {_what_can_be_done(began)}."
         )
     return began
 
 
 def has_ledger(folder: Path) -> bool:
-    return bool(first_lines(folder / LEDGER_NAME))
+    """One with a line: who follows a ledger may have been killed before its first one was whole."""
+    ledger = folder / LEDGER_NAME
+    return any(_has_a_line(segment_path(ledger, first)) for first in first_lines(ledger))
+
+
+def _has_a_line(segment: Path) -> bool:
+    try:
+        with plain_file(segment).open("rb") as file:
+            return file.readline().endswith(b"\n")
+    except OSError:  # whoever reads it will say so
+        return True
 
 
 def settings_of(folder: Path, began: Began) -> Config:
@@ -92,11 +104,20 @@ def settings_of(folder: Path, began: Began) -> Config:
     except FedtwinError as error:
         raise FedtwinError(f"{str(folder)!r} cannot be resumed: {str(error).rstrip('.')}{cure}.") from None
     if began.config_hash != config_hash(config, load_models=False):
+        if began.config is not None and not cure:
+            raise FedtwinError(
+                f"{str(folder)!r} cannot be resumed: config.toml is as it was, but a file or code it names has changed, or "
+                f"this fedtwin ({__version__}) has other settings than who began the run; it {_what_can_be_done(began)}."
+            )
         raise FedtwinError(
             f"{str(folder)!r} cannot be resumed: config.toml, or a file or code it names, has changed since the run "
             f"began{cure}."
         )
     return config
+
+
+def _what_can_be_done(began: Began) -> str:
+    return f"can be read (fedtwin.open_run), or gone on with by the fedtwin that began it ({began.package_version})"
 
 
 def settings_text(path: Path) -> str | None:

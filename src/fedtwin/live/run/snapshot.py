@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from typing import Any
 
-from pydantic import BaseModel, ConfigDict, ValidationError
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from fedtwin.errors import FedtwinError
 from fedtwin.live.run import events
@@ -11,15 +11,19 @@ from fedtwin.live.run.asking import Asking
 from fedtwin.live.run.back_off import BackOff
 from fedtwin.live.run.facts import Facts, Member
 from fedtwin.live.run.influence import Influence
+from fedtwin.live.run.judged import Judged
 from fedtwin.live.run.progress import Progress
 from fedtwin.live.run.round import Round
+from fedtwin.live.run.settable import config_for_devices, config_with
 from fedtwin.live.run.tasks import Tasks
 from fedtwin.twin import Twin
 
 SCHEMA_VERSION = 1
 AS_THEY_ARE = (
     *("members", "names", "tasks", "asking", "changes", "energy_j", "applied", "began", "finished", "last_at_s", "current"),
-    *("selections", "rounds_mixed", "back_off", "progress", "influence"),
+    *("selections", "rounds_mixed", "started_s", "back_off", "progress", "influence", "normalisation", "quarantines", "limits"),
+    *("paused", "drained", "ending", "judged", "nothings", "changed"),
+    "measured_version",
 )
 
 
@@ -56,6 +60,7 @@ class Snapshot(BaseModel):
     applied: int
     began: events.Began | None
     finished: bool
+    started_s: float | None
     last_at_s: float
     current: Round | None
     selections: int
@@ -63,7 +68,17 @@ class Snapshot(BaseModel):
     back_off: BackOff
     progress: Progress
     influence: Influence
+    limits: events.Limits | None = None
+    quarantines: int = 0
+    measured_version: int = -1
     decisions: Decisions | None
+    normalisation: dict[str, list[float]] | None = None
+    paused: bool = False
+    drained: list[str] = Field(default_factory=list)
+    ending: str | None = None
+    judged: Judged = Field(default_factory=Judged)
+    nothings: dict[int, list[tuple[float, float]]] = Field(default_factory=dict)
+    changed: dict[str, bool | int | float] = Field(default_factory=dict)
 
 
 def snapshot_of(facts: Facts) -> dict[str, Any]:
@@ -97,6 +112,7 @@ def put_back(facts: Facts, snapshot: dict[str, Any], *, decides: bool) -> None:
         )
     for name in AS_THEY_ARE:
         setattr(facts, name, getattr(taken, name))
+    facts.use(config_with(facts.given, facts.changed), config_for_devices(facts.given, facts.changed))
     facts.refusals.update({(name, reason): count for name, reason, count in taken.refusals})
     if taken.decisions is not None:
         decisions = taken.decisions

@@ -6,6 +6,7 @@ the ledger from its beginning.
 
 import json
 import logging
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -39,7 +40,8 @@ def write_snapshot(folder: Path, taken: Taken, *, fsync: bool, disk: Disk = DISK
     body = json.dumps({**data, "state": taken.state}, separators=(",", ":")).encode()
     disk.write_whole(_path(folder, taken.kept.lines), digest_of(body).encode() + b"\n" + body, fsync=fsync)
     for path in snapshots_in(folder)[KEPT_SNAPSHOTS:]:
-        disk.remove(path)
+        with suppress(OSError):
+            disk.remove(path)
 
 
 def snapshots_in(folder: Path) -> list[Path]:

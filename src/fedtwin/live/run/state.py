@@ -7,7 +7,9 @@ from fedtwin.draws import Purpose, ranks
 from fedtwin.live.run import events
 from fedtwin.live.run.events import Event
 from fedtwin.live.run.facts import Facts, Member
+from fedtwin.live.run.limits import Need
 from fedtwin.live.run.round import Round
+from fedtwin.live.run.settable import SETTABLE, config_for_devices, config_with
 from fedtwin.live.run.snapshot import put_back, snapshot_of
 from fedtwin.live.run.tasks import OpenTask, remember
 from fedtwin.policies import Policy
@@ -39,6 +41,16 @@ class State(Facts):
                 self.began = event
             case events.Joined():
                 self._joined(event)
+            case events.Limits():
+                self.limits = event
+                self.asking.waiting = False
+            case events.Resized():
+                member = self.members[event.name]
+                member.joined = member.joined.model_copy(update={"samples": event.samples})
+                if member.device is not None:
+                    self.coordinator.resize(member.device, event.samples, event.at_s)
+            case events.Normalised():
+                self.normalisation = event.normalisation
             case events.Started():
                 self._started(event)
             case events.Told():
@@ -73,15 +85,20 @@ class State(Facts):
             case events.Quarantined():
                 self._quarantined(event)
             case events.Released():
-                member = self.members[event.name]
-                member.quarantined_until_s = member.quarantine_reason = None
-                if member.device is not None and member.device not in self.tasks.token_of:
-                    self.coordinator.set_status(member.device, "offline")
+                self._released(event)
+            case events.Steered():
+                self._steered(event)
+            case events.Changed():
+                self._changed(event)
             case events.Stopped():
                 self.finished = event.finished
             case events.Resumed():
                 self.asking.questions.clear()  # nobody hears the answers any more
-            case events.Measured() | events.Repaired():
+            case events.Measured():
+                self.measured_version = event.version
+                metric = event.test_accuracy if event.test_metric is None else event.test_metric
+                self.judged.evaluated(self.config.learning, metric)
+            case events.Repaired():
                 pass
 
     def _joined(self, event: events.Joined) -> None:
@@ -92,7 +109,7 @@ class State(Facts):
             self.asking.waiting = False
 
     def _started(self, event: events.Started) -> None:
-        self.names = list(event.names)
+        self.names, self.started_s = list(event.names), event.at_s
         samples = []
         for device, name in enumerate(self.names):
             self.members[name].device = device
@@ -170,10 +187,17 @@ class State(Facts):
             )
             if self.is_quarantined(self.names[event.device]):
                 self.coordinator.set_status(event.device, "quarantined")
+        self._took(event)
         self.asking.waiting = False
         self.changes += event.changed
         self.applied += 1
         self.energy_j += event.compute_j + event.upload_j
+
+    def _took(self, event: events.Applied) -> None:
+        """The first upload of a board that had measured nothing shows what it needs."""
+        member = self.members[self.names[event.device]]
+        if member.is_board and member.need is None:
+            member.took = Need(event.compute_s + event.upload_s, event.compute_j + event.upload_j)
 
     def _given_up(self, event: events.GivenUp) -> None:
         sent = self.tasks.given_up_by(event).sent
@@ -185,7 +209,13 @@ class State(Facts):
             self.open_round.end(event)
             self.coordinator.set_status(event.device, event.status)
         else:
+            self._charged_for_nothing(event.device, time_s, energy_j)
             self.coordinator.give_up(event.device, event.cost, event.status, time_s=time_s, energy_j=energy_j)
+
+    def _charged_for_nothing(self, device: int, time_s: float, energy_j: float) -> None:
+        """No less than an update at both its limits, whatever weights and limits will hold."""
+        if self.twin.devices[device].counted:
+            self.nothings.setdefault(device, []).append((time_s, energy_j))
 
     def _came_to_nothing(self, event: events.GivenUp, sent: events.Dispatched) -> None:
         self.back_off.failed(event.device, event.at_s)
@@ -222,6 +252,8 @@ class State(Facts):
                 if status != "in-flight":
                     coordinator.set_status(device, status)
             else:
+                if selection.ended is None or not selection.ended.dropped:
+                    self._charged_for_nothing(device, took_s, charge.energy_j)
                 coordinator.give_up(device, charge.cost, status, time_s=took_s, energy_j=charge.energy_j)
                 self.energy_j += charge.energy_j
         ends = [one.ended for one in self.open_round.selections]
@@ -234,10 +266,48 @@ class State(Facts):
         self.rounds_mixed = event.version
         self.changes += event.changed
 
+    def _steered(self, event: events.Steered) -> None:
+        match event.command:
+            case "pause":
+                self.paused = True
+            case "resume":
+                self.paused = self.asking.waiting = False
+            case "drain" if event.name is not None and event.name not in self.drained:
+                self.drained.append(event.name)
+            case "finish":
+                self.ending = event.reason or "it was told to"
+            case _:
+                pass
+
+    def _changed(self, event: events.Changed) -> None:
+        self.changed[event.setting] = event.value
+        self.use(config_with(self.given, self.changed), config_for_devices(self.given, self.changed))
+        self.asking.waiting = False
+        if self.started:
+            SETTABLE[event.setting](self)
+
     def _quarantined(self, event: events.Quarantined) -> None:
         member = self.members.get(event.name)
         if member is None:
             return
+        self.quarantines += 1
         member.quarantined_until_s, member.quarantine_reason = event.until_s, event.reason
         if member.device is not None and member.device not in self.tasks.token_of:
             self.coordinator.set_status(member.device, "quarantined")
+
+    def _released(self, event: events.Released) -> None:
+        """It is asked when it is heard. Where a person says so, what came to nothing before is forgotten, too."""
+        member = self.members.get(event.name)
+        if member is None:  # cut before it had joined
+            return
+        if event.by is not None and event.name in self.drained:
+            self.drained.remove(event.name)
+            self.asking.waiting = False
+        was_quarantined = member.quarantined_until_s is not None
+        member.quarantined_until_s = member.quarantine_reason = None
+        if member.device is None:
+            return
+        if event.by is not None:
+            self.back_off.delivered(member.device)
+        if was_quarantined and member.device not in self.tasks.token_of:
+            self.coordinator.set_status(member.device, "offline")

@@ -22,14 +22,18 @@ from fedtwin.live.run.ledger import Ledger, sealed
 from fedtwin.live.run.model import MODELS
 from fedtwin.live.run.snapshots import snapshots_in
 from fedtwin.live.wire.box import Box
-from fedtwin.live.wire.ports import MissingError, OvertakenError
+from fedtwin.live.wire.ports import MissingError, OvertakenError, TransportError
 from fedtwin.live.wire.tape import Tape
 from fedtwin.live.wire.troubles import TROUBLES, words_of
 from fedtwin.records.files import CODE_NAME, CONFIG_NAME, FLEET_NAME
 
 FILES_HEADER = "Fedtwin-Files"
 MOST_AT_ONCE, AGAIN_S = 64, 0.2
-WRITES_FILES = (events.Began, events.Resumed, events.Applied, events.Closed)
+WRITES_FILES = (events.Began, events.Resumed, events.Applied, events.Closed, events.Changed)
+
+
+class NotWrittenError(TransportError):
+    """It is sent again."""
 
 
 @dataclass
@@ -124,9 +128,12 @@ class StreamLedger:
                     stored = object_name(name, data)
                     await self._box.put(stored, data)
                     self._there[name] = stored
-        lines = [one.line for one in group]
+        lines, before = [one.line for one in group], [None, *(one.digits for one in group[:-1])]
         heads = [{FILES_HEADER: " ".join(self._there[name] for name in one.new)} if one.new else None for one in group]
-        sent = [self._tape.append(line, after=self._number + k, headers=heads[k]) for k, line in enumerate(lines)]
+        sent = [
+            self._tape.append(one.line, after=self._number + k, name=one.digits, follows=before[k], headers=heads[k])
+            for k, one in enumerate(group)
+        ]
         for line, answer in zip(lines, await asyncio.gather(*sent, return_exceptions=True), strict=True):
             if isinstance(answer, OvertakenError):
                 await self._require_ours(line)
@@ -159,9 +166,16 @@ class StreamLedger:
                 one.then()
 
     async def _require_ours(self, line: bytes) -> None:
-        """An answer may have been lost, and we have written it ourselves."""
+        """An answer may have been lost, and we have written it ourselves; or a line before it, and nobody has."""
         found = await self._tape.read(self._number, 1)
-        if not found or found[0].data != line:
+        if not found and (there := (await self._tape.last()).number) < self._number:
+            raise FedtwinError(
+                f"The ledger {self._tape.name!r} at the broker has {there} lines, and {self._number} had been written: it has "
+                "lost the others, or an older store was put back. The run folder has them: go on with --resume."
+            )
+        if not found:
+            raise NotWrittenError("the line before was not written")
+        if found[0].data != line:
             raise TakenOverError(
                 f"The ledger {self._tape.name!r} was written by another edge server meanwhile: it has taken the run over, and "
                 "this one has stopped."

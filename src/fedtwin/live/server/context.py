@@ -1,10 +1,12 @@
 """What the parts of the edge server share: the run, the connection, who was heard when, and what wakes the dispatcher."""
 
 import asyncio
+import logging
 import math
 from collections import OrderedDict
 from collections.abc import Iterable
 
+from fedtwin.live.logs import say
 from fedtwin.live.run import events
 from fedtwin.live.run.live_run import LiveRun
 from fedtwin.live.server.beats import Beats
@@ -21,8 +23,9 @@ COME_BACK_S = 1.0
 class EdgeContext:
     """Made when the connection stands."""
 
-    def __init__(self, run: LiveRun, transport: Transport, ports: Ports = REAL) -> None:
+    def __init__(self, run: LiveRun, transport: Transport, ports: Ports = REAL, code: dict[str, str] | None = None) -> None:
         self.run, self.core = run, run.core
+        self.code = code
         self.transport, self.ports, self.clock = transport, ports, ports.clock
         self.subjects = Subjects(run.name)
         self.wake = asyncio.Event()
@@ -43,6 +46,12 @@ class EdgeContext:
     def wait_for_the_fleet(self) -> None:
         """After a time without the broker, or without us: devices come back within a moment, and are not asked before."""
         self.ask_after = self.clock.monotonic_s() + min(COME_BACK_S, self.core.live.ask_timeout_s)
+
+    def settle_limits(self) -> None:
+        """T_max and E_max of the boards, where they are to be had from the fleet, and it has grown enough."""
+        if (limits := self.core.settle_limits(self.run.now_s())) is not None:
+            self.run.commit(limits)
+            self.wake.set()
 
     def lost_storage(self) -> None:
         """The broker no longer had what we put there."""
@@ -83,11 +92,15 @@ class EdgeContext:
     def let_back(self, name: str) -> None:
         """A device that was offline is asked again; one whose tasks came to nothing when its time is up."""
         device, now_s = self.core.number_of(name), self.run.now_s()
+        told = name in self.held_back
         self.held_back.discard(name)
         if device is None or self.core.twin.devices[device].status != "offline" or self.patience_with(name) < 0.0:
             return
-        if now_s < self.core.held_back_until_s(device):
+        wait_s = (self.core.held_back_until_s(device) - now_s) * self.core.live.time_scale
+        if wait_s > 0.0:
             self.held_back.add(name)
+            if not told:
+                say(logging.WARNING, "backed off: its tasks came to nothing", device=name, for_s=round(wait_s, 1))
             return
         self.run.commit(events.StatusChanged(at_s=now_s, device=device, status="idle"))
         self.wake.set()

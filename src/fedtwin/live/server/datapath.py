@@ -22,6 +22,7 @@ TELL_EVERY_S = 10.0
 RESTART_AFTER_S, MOST_RESTART_AFTER_S = 5.0, 60.0
 LEAST_ROOM_BYTES = 2**20
 NOT_REACHED = "the broker is not reached"
+NOT_RENEWED = "the right to serve the run is not renewed: the broker does not store, or another has it"
 BROKEN = (*TROUBLES, OSError)
 
 
@@ -44,6 +45,11 @@ class DataPath:
         await self._storage.make_missing(ANSWER_S)
         await self._uploads.open()
 
+    @property
+    def may_mend(self) -> bool:
+        """Whoever was away for long must not take another's consumer away. A broker of our own has nobody else."""
+        return self._broker is not None or self._context.may_serve
+
     async def restore(self) -> None:
         """After a reconnect: the broker may be another one, with nothing on its disk."""
         async with self._one_at_a_time:
@@ -62,6 +68,9 @@ class DataPath:
                 self._broken(NOT_REACHED)
                 if self._broker is not None and self._broker.alive() and not await self._in_a_thread(self._broker.answers):
                     await self._start_the_broker_again()
+            return
+        if not self.may_mend:
+            self._broken(NOT_RENEWED)
             return
         before = self._uploads.delivered
         try:

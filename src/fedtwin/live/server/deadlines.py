@@ -1,5 +1,6 @@
 """What time brings: tasks whose deadline passes, devices that fall silent, quarantines that end."""
 
+import asyncio
 import logging
 import math
 
@@ -7,6 +8,9 @@ from fedtwin.live.logs import say
 from fedtwin.live.run import events
 from fedtwin.live.server.context import EdgeContext
 from fedtwin.live.server.uploads import Uploads
+from fedtwin.live.wire.troubles import TROUBLES
+
+BEAT_S = 1.0
 
 
 class Deadlines:
@@ -14,7 +18,8 @@ class Deadlines:
 
     def __init__(self, context: EdgeContext, uploads: Uploads) -> None:
         self._context, self._uploads, self._run, self._core = context, uploads, context.run, context.core
-        self._give_up_after = self._put_off_s = -math.inf
+        self._give_up_after = self._put_off_s = self._answered_s = -math.inf
+        self._asked = asyncio.Event()
 
     def put_off(self) -> None:
         """After a time without the broker, or without us: uploads that waited there come first, however many there are.
@@ -36,7 +41,12 @@ class Deadlines:
         if self._context.clock.monotonic_s() < self._give_up_after or self._uploads_may_wait:
             return
         now_s = self._run.now_s()
-        for task in self._core.overdue(now_s):
+        overdue = self._core.overdue(now_s)
+        if any(task.sent.deadline_s > self._answered_s for task in overdue):
+            self._asked.set()
+        for task in overdue:
+            if task.sent.deadline_s > self._answered_s:
+                continue
             if self._core.is_timed_out(task):
                 self._run.commit(self._core.drop(task, now_s))
                 self._context.dropped.append(task.sent)
@@ -46,6 +56,22 @@ class Deadlines:
                 self._core.sync or self._core.live.late == "refuse"
             ):  # else its result may be on the way, and the upload is mixed in late
                 self._uploads.forget(task.sent.token)
+
+    async def ask_the_broker_for_ever(self) -> None:
+        """A deadline falls when the broker has answered since. One that is silent for longer than a beat may have uploads."""
+        while True:
+            await self._asked.wait()
+            asked_s = self._run.now_s()
+            try:
+                await self._context.transport.flush(BEAT_S)
+            except TROUBLES:
+                self.put_off()
+                await asyncio.sleep(BEAT_S)
+                continue
+            self._asked.clear()
+            self._answered_s = asked_s
+            if self._context.transport.connected:
+                self.give_up_overdue()
 
     @property
     def _uploads_may_wait(self) -> bool:
@@ -58,7 +84,6 @@ class Deadlines:
         for device, (name, known) in enumerate(zip(self._core.names, self._core.twin.devices, strict=True)):
             if known.status == "idle" and now - self._context.heard.setdefault(name, now) > limit_s:
                 self._run.commit(events.StatusChanged(at_s=self._run.now_s(), device=device, status="offline"))
-                say(logging.WARNING, "silent", device=name)
 
     def _release(self) -> None:
         now_s = self._run.now_s()

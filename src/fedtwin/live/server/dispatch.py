@@ -47,8 +47,8 @@ class Dispatcher:
         asked = self._core.next_ask(self._run.now_s()) if self._context.can_ask else None
         if asked is None:
             return False
-        if isinstance(asked, events.Asked | events.Opened):
-            told = self._context.beats.told(self._core, self._run.now_s(), self._context.clock.monotonic_s())
+        if isinstance(asked, events.Asked):
+            told = self._context.beats.told(self._core, asked, self._run.now_s(), self._context.clock.monotonic_s())
             if told is not None:  # the choice may be another one now
                 self._run.commit(told)
                 return True
@@ -88,7 +88,7 @@ class Dispatcher:
     async def _ask(self, asked: events.Asked) -> None:
         run, core, context = self._run, self._core, self._context
         name = core.names[asked.device]
-        question = Ask(round=asked.round, clock_s=asked.at_s).encoded()
+        question = Ask(round=asked.round, clock_s=asked.at_s, **core.asked_with(asked.device)).encoded()
         await context.settled()
         begun, reconnects = context.clock.monotonic_s(), context.transport.reconnects
         try:

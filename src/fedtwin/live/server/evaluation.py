@@ -2,14 +2,18 @@
 
 import asyncio
 import logging
+from collections.abc import Iterator
+from contextlib import contextmanager
 
 from pydantic import ValidationError
 
+from fedtwin.errors import FedtwinError
+from fedtwin.learning.tasks import task_of
 from fedtwin.live.logs import say
 from fedtwin.live.run import events
 from fedtwin.live.server.context import EdgeContext
 from fedtwin.live.wire.ports import WorkerProcess
-from fedtwin.live.wire.protocol import EVALUATION, Evaluate, NotEvaluated, with_body
+from fedtwin.live.wire.protocol import EVALUATION, Evaluate, Evaluated, NotEvaluated, with_body
 from fedtwin.live.wire.settings import shared_settings
 from fedtwin.live.wire.troubles import TROUBLES, words_of
 
@@ -20,7 +24,8 @@ OBJECT_NAME = "evaluation"
 
 
 class Evaluations:
-    """The model every ``learning.evaluate_every_s`` of the run's clock, and at the end, if a worker is there.
+    """The model every ``learning.evaluate_every_s`` of the run's clock, and at the end, if a worker is there: the one that is
+    served, and then, where that is an average, the one that devices download; without an answer that stays unknown.
 
     It may take ten times as long as the one before, and at least ten seconds; a worker of ours that takes longer is ended.
     """
@@ -31,7 +36,6 @@ class Evaluations:
         self._silences = 0
         self._job: asyncio.Task[bool] | None = None
         self._next_s = 0.0
-        self._seen_version = -1
         self._ending = False
         self._told = ""
 
@@ -41,7 +45,7 @@ class Evaluations:
         if self._ending or learning is None or not self._run.core.started or (self._job is not None and not self._job.done()):
             return
         now_s = self._run.now_s()
-        if now_s >= self._next_s and self._run.core.version != self._seen_version:
+        if now_s >= self._next_s and self._run.core.version != self._run.core.measured_version:
             self._job = asyncio.create_task(self._evaluate_when_due(learning.evaluate_every_s))
 
     def worker_is_new(self) -> None:
@@ -56,7 +60,7 @@ class Evaluations:
             return
         if self._job is not None:
             await asyncio.wait([self._job])
-        if self._seen_version == self._run.core.version:
+        if self._run.core.measured_version == self._run.core.version:
             return
         clock = self._context.clock
         end, tries, silences = clock.monotonic_s() + TIMEOUT_S, TRIES_AT_THE_END, self._silences
@@ -93,19 +97,36 @@ class Evaluations:
         self._timeout_s = min(max(LEAST_TIMEOUT_S, TIMES_THE_LAST * (context.clock.monotonic_s() - begun)), TIMEOUT_S)
         return reply
 
-    async def _evaluate(self) -> bool:
+    async def _measured(self, model: bytes) -> Evaluated | NotEvaluated | None:
+        """What the worker says of a model; None where it could not be asked."""
         context = self._context
-        core, model = self._run.core, self._run.model.encoded
-        round_, version, at_s, energy_j = core.round, core.version, self._run.now_s(), core.energy_j
-        request = Evaluate(model_bytes=len(model), config=shared_settings(self._run.config))
+        request = Evaluate(
+            model_bytes=len(model), config=shared_settings(self._run.config), normalisation=self._run.core.normalisation
+        )
         try:
             if context.needs_objects:
                 await context.transport.put_object(context.subjects.models_bucket, OBJECT_NAME, model)
                 request, model = request.model_copy(update={"object_name": OBJECT_NAME}), b""
             reply = await self._answer(b"".join(with_body(request, model)))
-            found = EVALUATION.validate_json(reply)
+            return EVALUATION.validate_json(reply)
         except (*TROUBLES, ValidationError) as error:
             say(logging.DEBUG, "not evaluated", reason=words_of(error))
+            return None
+
+    @contextmanager
+    def _telling_what_is_not_kept(self) -> Iterator[None]:
+        """The run goes on without."""
+        try:
+            yield
+        except (OSError, FedtwinError) as error:
+            say(logging.WARNING, "the model that was evaluated is not written", reason=words_of(error))
+
+    async def _evaluate(self) -> bool:
+        core, model = self._run.core, self._run.model
+        served, plain, is_plain = model.served, model.encoded, model.served.floats is model.weights.floats
+        round_, version, at_s, energy_j = core.round, core.version, self._run.now_s(), core.energy_j
+        found = await self._measured(plain if is_plain else model.codec.encode(served))
+        if found is None:
             return False
         if isinstance(found, NotEvaluated):
             if found.reason != self._told:
@@ -114,12 +135,23 @@ class Evaluations:
             if learning := self._run.config.learning:
                 self._next_s = at_s + learning.evaluate_every_s
             return False
-        self._seen_version = version
+        other, beside = found if is_plain else await self._measured(plain), {}
+        if model.averages and isinstance(other, Evaluated):
+            beside = {"plain_test_loss": other.test_loss, "plain_test_metric": _metric(other)}
+        with self._telling_what_is_not_kept():
+            await self._context.ports.in_a_thread(self._run.keepsakes.describe)
+            self._run.keepsakes.measured(served, version, round_, found.test_loss, _metric(found))
         self._run.commit(
             events.Measured(
                 at_s=self._run.now_s(), round=round_, version=version, model_at_s=at_s, energy_j=energy_j,
-                test_loss=found.test_loss, test_accuracy=found.test_accuracy,
+                test_loss=found.test_loss, test_accuracy=found.test_accuracy, test_metric=found.test_metric, **beside,
             )
         )  # fmt: skip
-        say(logging.INFO, "evaluated", round=round_, version=version, accuracy=found.test_accuracy, loss=found.test_loss)
+        name = "accuracy" if (learning := self._run.config.learning) is None else task_of(learning).metric
+        say(logging.INFO, "evaluated", round=round_, version=version, **{name: _metric(found)}, loss=found.test_loss)
         return True
+
+
+def _metric(found: Evaluated) -> float | None:
+    """An older worker tells the accuracy only."""
+    return found.test_accuracy if found.test_metric is None else found.test_metric

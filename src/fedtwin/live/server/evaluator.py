@@ -1,4 +1,4 @@
-"""The evaluation worker: has PyTorch and the test set, and answers with loss and accuracy."""
+"""The evaluation worker: has PyTorch and the test set, and answers with loss and metric."""
 
 import asyncio
 import logging
@@ -9,9 +9,10 @@ from pydantic import ValidationError
 
 from fedtwin.config import Config
 from fedtwin.errors import FedtwinError
+from fedtwin.learning.tasks import task_of
 from fedtwin.live.logs import say
 from fedtwin.live.wire.ports import Incoming, ObjectError, Ports, Transport
-from fedtwin.live.wire.protocol import Evaluate, Evaluated, NotEvaluated, Subjects, split_body
+from fedtwin.live.wire.protocol import Evaluate, Evaluated, Normalised, NotEvaluated, Subjects, split_body
 from fedtwin.live.wire.real import REAL
 from fedtwin.live.wire.settings import with_code_in
 from fedtwin.live.wire.tasks import unless_stopped
@@ -37,7 +38,7 @@ class Evaluator:
         self._servers, self._subjects, self._data, self._code = servers, Subjects(run), data, code
         self._credentials, self._insecure, self._ports = credentials, insecure, ports
         self._stop = asyncio.Event()
-        self._settings: dict[str, object] = {}
+        self._settings: tuple[dict[str, object], Normalised | None] = {}, None
         self._transport: Transport | None = None
 
     def stop(self) -> None:
@@ -69,7 +70,7 @@ class Evaluator:
                 assert self._transport is not None
                 bucket = self._subjects.models_bucket
                 model = await self._transport.get_object(bucket, request.object_name, MOST_MODEL_BYTES)
-            found = await self._ports.in_a_thread(self._evaluate, request.config, model)
+            found = await self._ports.in_a_thread(self._evaluate, (request.config, request.normalisation), model)
             answer: Evaluated | NotEvaluated = found
         except Exception as error:  # whatever it is, the edge server does not wait for an answer that never comes
             expected = isinstance(error, ValidationError | ObjectError | UnfitError | FedtwinError)
@@ -79,24 +80,26 @@ class Evaluator:
         with suppress(Exception):
             await message.respond(answer.encoded())
 
-    def _evaluate(self, settings: dict[str, object], model: bytes) -> Evaluated:
-        if settings != self._settings:
-            self._prepare(with_code_in(self._code, Config.model_validate(settings)))
-            self._settings = settings
+    def _evaluate(self, asked: tuple[dict[str, object], Normalised | None], model: bytes) -> Evaluated:
+        if asked != self._settings:
+            self._prepare(with_code_in(self._code, Config.model_validate(asked[0])), asked[1])
+            self._settings = asked
         found = self._trainer.evaluate(self._codec.decode_own(model))
-        return Evaluated(test_loss=found.test_loss, test_accuracy=found.test_accuracy)
+        accuracy = found.test_metric if self._task.is_accuracy else None
+        return Evaluated(test_loss=found.test_loss, test_accuracy=accuracy, test_metric=found.test_metric)
 
-    def _prepare(self, config: Config) -> None:
+    def _prepare(self, config: Config, normalisation: Normalised | None) -> None:
         from fedtwin.learning.data import load_dataset
         from fedtwin.learning.executors import make_workload
         from fedtwin.learning.local import Images, LocalTrainer
 
         if config.learning is None:
             raise FedtwinError("The run has no [learning] section: there is nothing to evaluate.")
-        data = load_dataset(self._data or config.learning.dataset)
-        workload = make_workload(config, data.image_shape, data.classes)
+        self._task = task_of(config.learning)
+        data = load_dataset(self._data or config.learning.dataset, config.learning, ("test",)).normalised(normalisation)
+        workload = make_workload(config, data.shape, data.outputs)
         workload.check(())
-        self._trainer = LocalTrainer(workload.network(), Images(data), config.learning)
+        self._trainer = LocalTrainer(workload.network(), Images(data), config.learning, config.code.folder)
         self._codec = Codec(workload.initial()[0])
 
 
@@ -110,6 +113,11 @@ def import_torch() -> None:
 
 def initial_model(config: Config) -> bytes:
     """The model everybody starts from, as bytes: the same as a simulation of the configuration starts from."""
+    return made_for_the_data(config)[1]
+
+
+def made_for_the_data(config: Config) -> tuple[int, bytes]:
+    """Its outputs, as the run's data set has them, and the model."""
     import_torch()
     from fedtwin.learning.data import load_dataset
     from fedtwin.learning.elsewhere import require_the_same_elsewhere
@@ -117,9 +125,9 @@ def initial_model(config: Config) -> bytes:
 
     if config.learning is None:
         raise FedtwinError("The configuration has no [learning] section: give --initial FILE.safetensors.")
-    data = load_dataset(config.learning.dataset)
-    workload = make_workload(config, data.image_shape, data.classes)
+    data = load_dataset(config.learning.dataset, config.learning, ("test",))
+    workload = make_workload(config, data.shape, data.outputs)
     workload.check(())
     require_the_same_elsewhere(workload)
     layout, weights = workload.initial()
-    return Codec(layout).encode(weights)
+    return data.outputs, Codec(layout).encode(weights)

@@ -10,28 +10,33 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
-from fedtwin.config import Config, replace_settings
+from fedtwin.config import CodeConfig, Config, replace_settings
+from fedtwin.config.data_files import is_file_of_data
 from fedtwin.errors import FedtwinError, ServedElsewhereError
 from fedtwin.live.broker.process import Broker
 from fedtwin.live.event_loop import StopSignals, run_until_stopped
 from fedtwin.live.logs import say
 from fedtwin.live.run import events, opening
-from fedtwin.live.run.ledger import LEDGER_NAME, read_events
+from fedtwin.live.run.ledger import LEDGER_NAME
 from fedtwin.live.run.live_run import LiveRun
 from fedtwin.live.run.past import beginning_of, has_ledger
+from fedtwin.live.run.salvage import Salvage
 from fedtwin.live.run.tables import write_records
 from fedtwin.live.server.edge import EdgeOptions, EdgeServer
 from fedtwin.live.server.handover import caught_up
 from fedtwin.live.server.place import Place
 from fedtwin.live.server.worker import Worker, evaluator_command, initial_model_of
+from fedtwin.live.views.advice import Advice
+from fedtwin.live.views.device_series import MOST_DEVICES
 from fedtwin.live.views.metrics import check_metrics
 from fedtwin.live.views.reasons import Reasons
 from fedtwin.live.wire.protocol import check_name
+from fedtwin.live.wire.settings import one_digest, shared_settings, shipped_code
 from fedtwin.live.wire.tensors import Codec, read_model
 from fedtwin.records.files import LOCK_NAME
 from fedtwin.records.lock import Lock
 
-NOTHING_MIXED_IN, NO_UPLOAD_COMES_THROUGH = 3, 4
+NOTHING_MIXED_IN, NO_UPLOAD_COMES_THROUGH, DAMAGED = 3, 4, 6
 
 
 @dataclass(frozen=True)
@@ -47,14 +52,18 @@ class Served:
         """Of ``fedtwin edge``: 0 where uploads were mixed in and still came through."""
         if self.trouble is not None:
             return NO_UPLOAD_COMES_THROUGH
-        return NOTHING_MIXED_IN if self.nothing is not None else 0
+        if self.nothing is not None:
+            return NOTHING_MIXED_IN
+        return DAMAGED if self.summary.get("damaged_lines") else 0
 
     @property
     def error(self) -> str | None:
         """What went wrong, as a sentence."""
         if self.trouble is not None:
             return f"No upload came through when the run ended: {self.trouble}."
-        return f"No upload was mixed in: {self.nothing}." if self.nothing is not None else None
+        if self.nothing is not None:
+            return f"No upload was mixed in: {self.nothing}."
+        return str(self.summary["incomplete"]) if self.summary.get("damaged_lines") else None
 
 
 def serve(
@@ -66,24 +75,40 @@ def serve(
     initial: Path | None = None,
     evaluator: bool = True,
     metrics: str | None = None,
+    metrics_devices: int = MOST_DEVICES,
     grace_s: float = 10.0,
     logs: Sequence[str] = (),
+    ship_code: bool = False,
 ) -> Served:
     """Runs the edge server of a new run until all its rounds are played, or until SIGTERM or Ctrl-C.
 
     ``out`` is a new folder, which has the ledger while the run goes on, and its records at the end. ``place`` says where the
     broker is; without servers one is started, with its store in the folder. The run starts from the model in the file
     ``initial`` (safetensors), or from the one that ``[learning]`` describes; that is evaluated by a worker of its own where
-    ``evaluator`` is set and PyTorch installed. ``metrics`` is HOST:PORT for Prometheus. A stop waits ``grace_s`` seconds for
-    uploads on their way. ``logs`` are options for the worker, such as ``["--log-format", "json"]``.
+    ``evaluator`` is set and PyTorch installed. ``metrics`` is HOST:PORT for Prometheus, with series of
+    their own for the first ``metrics_devices`` devices. A stop waits ``grace_s`` seconds for
+    uploads on their way. ``logs`` are options for the worker, such as ``["--log-format", "json"]``. With ``ship_code`` boards
+    that accept it get the source of a model of your own.
     """
     check_name("--run", run)
     place = checked(place, metrics, new=True)
+    if ship_code:
+        shipped_code(config)
     if config.live is not None and config.live.ledger == "stream" and not place.servers:
         raise FedtwinError("live.ledger = 'stream' needs a NATS server of your own: give --server URL.")
     live = _begun(out, _with_live_section(config), run, initial)
     try:
-        return serve_run(live, place, evaluator=evaluator, metrics=metrics, grace_s=grace_s, logs=logs, new=True)
+        return serve_run(
+            live,
+            place,
+            evaluator=evaluator,
+            metrics=metrics,
+            metrics_devices=metrics_devices,
+            grace_s=grace_s,
+            logs=logs,
+            new=True,
+            ship_code=ship_code,
+        )
     except ServedElsewhereError:
         shutil.rmtree(out)  # nobody has heard of it
         raise
@@ -97,8 +122,10 @@ def resume(
     place: Place | None = None,
     evaluator: bool = True,
     metrics: str | None = None,
+    metrics_devices: int = MOST_DEVICES,
     grace_s: float = 10.0,
     logs: Sequence[str] = (),
+    ship_code: bool = False,
 ) -> Served:
     """Goes on with the run in a folder, wherever it was stopped or killed; the rest is as for ``serve``.
 
@@ -115,7 +142,17 @@ def resume(
             if not caught_up(folder, name, place, lock, signals, standby=False):
                 return Served({})
         live = reopened(folder, run, lock, repair=repair and lock is None)
-        return serve_run(live, place, evaluator=evaluator, metrics=metrics, grace_s=grace_s, logs=logs, signals=signals)
+        return serve_run(
+            live,
+            place,
+            evaluator=evaluator,
+            metrics=metrics,
+            metrics_devices=metrics_devices,
+            grace_s=grace_s,
+            logs=logs,
+            signals=signals,
+            ship_code=ship_code,
+        )
 
 
 def name_at_the_broker(folder: Path, place: Place) -> str | None:
@@ -152,8 +189,11 @@ def checked(place: Place | None, metrics: str | None, *, new: bool) -> Place:
 
 
 def _with_live_section(config: Config) -> Config:
-    """The same with the live section written out, so that the folder shows what was in force."""
+    """The same with the live section written out, so that the folder shows what was in force, and which limits were given."""
     settings: dict[str, Any] = config.live.model_dump() if config.live is not None else {"time_scale": 1.0}
+    if settings.get("limits_from_fleet") is None:
+        given = config.objective.model_fields_set
+        settings["limits_from_fleet"] = [name for name in ("max_time_s", "max_energy_j") if name not in given]
     return replace_settings(config, {f"live.{key}": value for key, value in settings.items()})
 
 
@@ -168,7 +208,10 @@ def _begun(out: Path, config: Config, name: str, initial: Path | None) -> LiveRu
     if find_spec("torch") is None or config.learning is None:
         what = "[learning] in the configuration" if config.learning is None else "PyTorch (pip install 'fedtwin[learn]')"
         raise FedtwinError(f"The run needs a model to start from: --initial FILE.safetensors, or {what}.")
-    return opening.begin(out, config, name, initial_model_of(config))
+    outputs, model = initial_model_of(config)
+    if is_file_of_data(config.learning.dataset):  # a board may lack the last class
+        config = replace_settings(config, {"learning.outputs": outputs})
+    return opening.begin(out, config, name, model)
 
 
 def serve_run(
@@ -177,32 +220,39 @@ def serve_run(
     *,
     evaluator: bool,
     metrics: str | None,
+    metrics_devices: int,
     grace_s: float,
     logs: Sequence[str],
     signals: StopSignals | None = None,
     standby: bool = False,
     new: bool = False,
+    ship_code: bool = False,
 ) -> Served:
     """``signals`` that are listened to already; ``standby``: the name is waited for; ``new``: nobody has heard of the run."""
     with ExitStack() as ends:  # all of them, whichever is cut short
         signals = signals or ends.enter_context(StopSignals())
         ends.callback(run.close)
+        code = shipped_code(run.config) if ship_code else None
+        if code is not None:
+            digest = one_digest(CodeConfig(**shared_settings(run.config)["code"]))
+            say(logging.INFO, "ships code to devices that accept it", digest=digest, files=", ".join(sorted(code)))
         folder = run.folder / "broker"
         options = place.broker_options(folder, fsync=run.core.live.fsync)
         if run.core.finished:  # killed between its last event and its records
             Broker.stop_left_over(folder, options)
-            return Served(write_records(run.folder, run.core), nothing=why_nothing_was_mixed_in(run))
+            return Served(write_records(run.folder, run.core, run.model), nothing=why_nothing_was_mixed_in(run))
         servers, broker, worker = place.servers, None, None
         if not servers:
             broker = Broker.adopt_or_start(folder, options, insecure=place.insecure)
             ends.callback(broker.stop)
             servers = [broker.url]
-            say(logging.INFO, f"devices connect with: fedtwin device NAME --server {broker.url} --run {run.name}")
+            say(logging.INFO, f"devices connect with: {device_command(run, broker.url, place)}")
         if evaluator and run.config.learning is not None and find_spec("torch") is not None and place.has("evaluator"):
             worker = Worker(evaluator_command(servers, run.name, run.config.code.folder, place, list(logs)))
             ends.callback(worker.stop)
         edge_options = EdgeOptions(servers, broker, place.credentials_of("edge"), place.insecure, metrics, grace_s, worker)
-        edge_options.standby, edge_options.new = standby, new
+        edge_options.standby, edge_options.new, edge_options.code = standby, new, code
+        edge_options.metrics_devices = metrics_devices
 
         def make() -> tuple[Coroutine[Any, Any, str | None], Callable[[], None]]:
             edge = EdgeServer(run, edge_options)
@@ -214,7 +264,14 @@ def serve_run(
             return served(), edge.stop
 
         trouble = run_until_stopped(make, signals)
-        return Served(write_records(run.folder, run.core), trouble, why_nothing_was_mixed_in(run))
+        return Served(write_records(run.folder, run.core, run.model), trouble, why_nothing_was_mixed_in(run))
+
+
+def device_command(run: LiveRun, url: str, place: Place) -> str:
+    """What is typed at a board; the words in capitals are the board's own."""
+    credentials = "" if place.credentials is None else " --credentials DIR_OF_NAME"
+    data = "" if run.config.learning is None else " --data FILE"
+    return f"fedtwin device NAME --server {url} --run {run.name}{credentials}{data}"
 
 
 def why_nothing_was_mixed_in(run: LiveRun) -> str | None:
@@ -223,12 +280,14 @@ def why_nothing_was_mixed_in(run: LiveRun) -> str | None:
     """
     if run.core.applied and not run.core.is_barren:
         return None
-    reasons = Reasons()
-    for event in read_events(run.folder / LEDGER_NAME):
+    reasons, advice = Reasons(), Advice(run.core)
+    for event in Salvage(run.folder / LEDGER_NAME).events():
         if isinstance(event, events.Applied):
             reasons.clear()
-        reasons.happened(event)
+        if event is not None:
+            reasons.happened(event)
+            advice.happened(event)
     if not reasons and not run.core.finished:
         return None
-    told = "; ".join(reasons.told()) or "nobody was asked"
+    told = "; ".join([*reasons.told(), *filter(None, [advice.told()])]) or "nobody was asked"
     return f"since version {run.core.version} {told}" if run.core.applied else told

@@ -9,8 +9,10 @@ from contextlib import suppress
 
 from pydantic import ValidationError
 
+from fedtwin.learning.data.dataset import other_features
 from fedtwin.live.logs import say
 from fedtwin.live.run.admission import most_of_own, most_samples
+from fedtwin.live.run.gathering import features_of
 from fedtwin.live.server.allowance import Pace
 from fedtwin.live.server.context import EdgeContext
 from fedtwin.live.wire.ports import Incoming, TransportError
@@ -54,7 +56,7 @@ class Membership:
         if hello.samples is not None:
             await self._let_in(name, hello)
         live = self._core.live
-        settings = shared_settings(self._run.config)
+        settings = shared_settings(self._core.for_devices)
         await self._respond(
             message,
             Welcome(
@@ -63,6 +65,8 @@ class Membership:
                 time_scale=live.time_scale,
                 heartbeat_s=live.heartbeat_s,
                 fleet_is_drawn=self._run.config.fleet.file is None,
+                normalisation=self._core.normalisation,
+                code=self._context.code if hello.code else None,
             ),
         )
 
@@ -78,9 +82,6 @@ class Membership:
             return "name: 1 to 64 letters, digits, - and _ are allowed"
         if hello.samples is not None and hello.samples > self._most_samples:
             return f"samples: {hello.samples} is over fleet.samples_max = {self._most_samples}"
-        known = self._core.members.get(name)
-        if known is not None and hello.samples is not None and hello.samples != known.joined.samples:
-            return f"samples: {known.joined.samples} were announced before, now {hello.samples}"
         return self._unfit(name, hello) or (None if hello.tensors is None else self._other_model(hello.tensors))
 
     def _unfit(self, name: str, hello: Hello) -> str | None:
@@ -94,11 +95,11 @@ class Membership:
         return None
 
     def _other_model(self, tensors: Mapping[str, tuple[int, ...]]) -> str | None:
-        """Why the network that a device would train is not the run's: it is made for the device's images and labels."""
+        """Why the network that a device would train is not the run's: it is made for the device's samples and targets."""
         ours = {entry.name: entry.shape for entry in self._run.model.codec.layout.entries}
         learning = self._run.config.learning
         hint = f" (learning.dataset = {learning.dataset!r})" if learning is not None else ""
-        wanted = f"its images must have the shape, and its labels the classes, of the run's{hint}"
+        wanted = f"its samples must have the shape, and its targets the number, of the run's{hint}"
         for name, shape in ours.items():
             if tensors.get(name) not in (None, shape):
                 return f"model: {name} has shape {tensors[name]} with this device's data, and {shape} in the run: {wanted}"
@@ -116,15 +117,33 @@ class Membership:
             run.commit(core.join(name, hello, run.now_s()))
             context.strangers.pop(name, None)
             say(logging.INFO, "joined", device=name, samples=hello.samples, devices=len(core.members))
+            self._compare_features(name, hello)
+        elif hello.samples is not None and hello.samples != core.members[name].joined.samples:
+            before = core.members[name].joined.samples
+            run.commit(core.resize(name, hello.samples, run.now_s()))
+            say(logging.INFO, "has other samples now", device=name, samples=hello.samples, before=before)
         device = core.number_of(name)
         task = core.task_of(device) if device is not None else None
         if hello.fresh and task is not None:
             run.commit(core.give_up(task, run.now_s(), "the device was started anew", "offline"))
         context.alive(name)
+        context.settle_limits()
+        news = core.ready() or (core.started and hello.moments is not None)
+        if news and (found := core.normalise(run.now_s())) is not None:
+            run.commit(found)
+            say(logging.INFO, "normalised", devices=len(found.names), channels=len(found.normalisation["mean"]))
         if core.ready():
             run.commit(core.start(run.now_s()))
             say(logging.INFO, "started", devices=len(core.names), channels=core.channels)
         context.wake.set()
+
+    def _compare_features(self, name: str, hello: Hello) -> None:
+        """Said loudly, and no more: who joins first could else keep all others out."""
+        here = hello.moments.features if hello.moments is not None else None
+        most = features_of(member.joined.moments for member in self._core.members.values())
+        if here and most and (others := other_features(here, most)) is not None:
+            what = "the features of a device have other names than those of most: its samples may mean something else"
+            say(logging.ERROR, what, device=name, here=others[0], most=others[1])
 
     async def _respond(self, message: Incoming, answer: Welcome) -> None:
         """Only into the inbox of who said hello: the subject for the answer is of the sender's choosing."""

@@ -11,6 +11,7 @@ from fedtwin.live.run.past import has_ledger
 from fedtwin.live.server.handover import caught_up
 from fedtwin.live.server.hosting import Served, checked, name_at_the_broker, reopened, serve_run
 from fedtwin.live.server.place import Place
+from fedtwin.live.views.device_series import MOST_DEVICES
 from fedtwin.records.files import LOCK_NAME, SUMMARY_NAME
 from fedtwin.records.lock import Lock
 
@@ -24,8 +25,10 @@ def stand_by(
     place: Place | None = None,
     evaluator: bool = True,
     metrics: str | None = None,
+    metrics_devices: int = MOST_DEVICES,
     grace_s: float = 10.0,
     logs: Sequence[str] = (),
+    ship_code: bool = False,
 ) -> Served | None:
     """Waits while another process serves the run in ``folder``, or until there is a run, and then goes on with it.
 
@@ -46,7 +49,16 @@ def stand_by(
             return None
         live = reopened(folder, run, lock)
         return serve_run(
-            live, place, evaluator=evaluator, metrics=metrics, grace_s=grace_s, logs=logs, signals=signals, standby=True
+            live,
+            place,
+            evaluator=evaluator,
+            metrics=metrics,
+            metrics_devices=metrics_devices,
+            grace_s=grace_s,
+            logs=logs,
+            signals=signals,
+            standby=True,
+            ship_code=ship_code,
         )
 
 

@@ -41,6 +41,7 @@ class Uploads:
         self.trouble: BaseException | None = None
         self.delivered, self.busy = 0, False
         self.pulse_sent_s = -math.inf
+        self._is_over = False
 
     async def open(self) -> None:
         try:
@@ -108,6 +109,12 @@ class Uploads:
                     return
             await asyncio.sleep(LOOK_EVERY_S)
 
+    async def take_no_more(self) -> None:
+        """The model is final: what comes from now on came after the end, and stays at the broker."""
+        self._is_over = True
+        while self.busy:
+            await asyncio.sleep(LOOK_EVERY_S)
+
     def forget(self, token: str) -> None:
         """The upload of a task that was given up, and that nobody wants."""
         self._held.pop(token, None)
@@ -133,6 +140,8 @@ class Uploads:
             with suppress(ValueError):
                 self.pulse_sent_s = max(self.pulse_sent_s, float(message.data))
             await self._ack(message, stream)
+            return
+        if self._is_over:
             return
         kind, name = message.subject.split(".")[2:4]
         if kind == "upload":

@@ -53,11 +53,12 @@ def evaluator_command(servers: list[str], run: str, code: str | None, place: Pla
     return [*command, "--insecure"] if place.insecure else command
 
 
-def initial_model_of(config: Config) -> bytes:
-    """The initial model, from a process of its own: this one stays without PyTorch."""
+def initial_model_of(config: Config) -> tuple[int, bytes]:
+    """The outputs of the initial model and the model, from a process of its own: this one stays without PyTorch."""
     code = (
-        "import sys; from fedtwin.config import Config; from fedtwin.live.server.evaluator import initial_model; "
-        "sys.path.append(''); sys.stdout.buffer.write(initial_model(Config.model_validate_json(sys.stdin.buffer.read())))"
+        "import sys; from fedtwin.config import Config; from fedtwin.live.server.evaluator import made_for_the_data; "
+        "sys.path.append(''); made = made_for_the_data(Config.model_validate_json(sys.stdin.buffer.read())); "
+        "sys.stdout.buffer.write(str(made[0]).encode() + bytes([10]) + made[1])"
     )
     made = subprocess.run(
         [sys.executable, "-c", code], input=config.model_dump_json(exclude_none=True).encode(), capture_output=True, check=False
@@ -65,4 +66,5 @@ def initial_model_of(config: Config) -> bytes:
     if made.returncode != 0:
         last = (made.stderr.decode(errors="replace").strip().splitlines() or ["no message"])[-1]
         raise FedtwinError(f"The initial model cannot be made: {last.rpartition('FedtwinError: ')[2].rstrip('.')}.")
-    return made.stdout
+    outputs, _, model = made.stdout.partition(b"\n")
+    return int(outputs), model

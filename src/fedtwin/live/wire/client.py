@@ -7,16 +7,24 @@ here, before anything is connected: a library that has changed is refused, never
 import asyncio
 import inspect
 import secrets
+import time
 from importlib.metadata import version
 from typing import Any, NoReturn
 
 from nats.aio import client
-from nats.aio.transport import Transport
 from nats.nuid import NUID, TOTAL_LENGTH
 
 from fedtwin.errors import FedtwinError
+from fedtwin.live.wire.nats_large import LARGE_BYTES, READ_BYTES, LargeParser, LargeTransport, publication
 
-OVERRIDDEN = {"_process_headers": ["self", "headers"], "_process_pong": ["self"], "_connect_to_server": ["self", "s"]}
+OVERRIDDEN = {
+    "_process_headers": ["self", "headers"],
+    "_process_pong": ["self"],
+    "_connect_to_server": ["self", "s"],
+    "_send_publish": ["self", "subject", "reply", "payload", "payload_size", "headers"],
+    "_send_command": ["self", "cmd", "priority"],
+    "_process_msg": ["self", "sid", "subject", "reply", "data", "headers"],
+}
 PREFIX = "_INBOX.probe"
 WRITE_S = 0.001
 
@@ -27,6 +35,7 @@ class Client(client.Client):
     def __init__(self) -> None:
         super().__init__()
         self._nuid = _Unguessable()
+        self._ps = LargeParser(self)
 
     async def _process_headers(self, headers: bytes) -> dict[str, str] | None:
         """The library would stop reading for good, and after a restart again: the message waits at the broker."""
@@ -50,20 +59,29 @@ class Client(client.Client):
         await super().flush(timeout)
 
     async def _connect_to_server(self, s: client.Srv) -> None:
-        await super()._connect_to_server(s)
-        assert self._transport is not None
-        _write_pieces_as_one(self._transport)
+        """As the library does it, which would take a transport of its own, and leave open what greeted us wrongly before."""
+        s.last_attempt = time.monotonic()
+        if isinstance(self._transport, LargeTransport):
+            self._transport.close()  # type: ignore[no-untyped-call]
+        else:
+            self._transport = LargeTransport()  # type: ignore[no-untyped-call]
+        await self._transport.connect(s.uri, READ_BYTES, self.options["connect_timeout"])
 
-
-def _write_pieces_as_one(transport: Transport) -> None:
-    """The library writes until it hears that a connection is lost. ``write`` does nothing then, on every Python; ``writelines``
-    of asyncio in 3.12 and 3.13 fails (python/cpython#136234).
-    """
-
-    def writelines(payload: list[bytes]) -> None:
-        transport.write(b"".join(payload))
-
-    transport.writelines = writelines  # type: ignore[method-assign]
+    async def _send_publish(
+        self, subject: str, reply: str, payload: bytes, payload_size: int, headers: dict[str, Any] | None
+    ) -> None:
+        """The library would copy a large payload twice. All its pieces are there at once: nothing comes in between."""
+        if payload_size < LARGE_BYTES:
+            await super()._send_publish(subject, reply, payload, payload_size, headers)
+            return
+        *first, last = publication(subject, reply, payload, headers)
+        self._pending += first
+        self._pending_data_size += sum(map(len, first))
+        self.stats["out_msgs"] += 1
+        self.stats["out_bytes"] += payload_size
+        await self._send_command(last)
+        if self._flush_queue is not None and self._flush_queue.empty():
+            await self._flush_pending()
 
 
 def connect_anew(connection: client.Client) -> None:
@@ -98,7 +116,7 @@ async def check_library() -> None:
 
 
 def _refuse(why: str) -> NoReturn:
-    raise FedtwinError(f"nats-py {version('nats-py')} cannot be used, {why}: pip install 'fedtwin[live]' brings one that can.")
+    raise FedtwinError(f"nats-py {version('nats-py')} cannot be used, {why}: pip install fedtwin brings one that can.")
 
 
 class _Published(Exception):  # noqa: N818

@@ -2,9 +2,11 @@
 
 import asyncio
 import logging
+import math
 import ssl
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
+from itertools import count
 from pathlib import Path
 from random import uniform
 from typing import TYPE_CHECKING
@@ -21,6 +23,11 @@ CONNECT_TIMEOUT_S = 5
 RECONNECT_S = (0.1, 0.3)  # drawn per client, so that a fleet does not come back all at once
 REFUSED_S = 2.0
 CLOSE_S, REFUSED_CLOSE_S = 2.0, 0.2
+AT_ONCE_S, TIMES_AT_ONCE = 1.0, 3
+UNEXPLAINED, UNEXPLAINED_TRIES = (ConnectionResetError, ConnectionAbortedError, BrokenPipeError), 5
+REFUSED_HANDSHAKE = "the TLS handshake was refused: the certificate is not accepted"
+ENDED_AT_ONCE = "every connection is ended as soon as it is made"
+CUT_OFF = "a device that sent far more than it was asked for is cut off, see the edge server's log and fedtwin admin release"
 PENDING_BYTES = 64 * 2**20
 REFUSALS = ("authorization", "authentication", "certificate", "tls", "ssl")
 logging.getLogger("asyncio").addFilter(lambda record: "eof_received() has no effect when using ssl" not in record.getMessage())
@@ -41,25 +48,28 @@ async def connect(
     """A connection that comes back by itself, for ever.
 
     With ``keep_trying`` the first connection is tried until it works, and what stands in its way is logged once; without, one
-    failure is a ``FedtwinError``. A device that is revoked while connected is cut off, and then refused at every attempt.
-    A connection that is lost is a warning, unless that is ``expected``.
+    failure is a ``FedtwinError``, unless the server ended the connection while we still spoke, so that its reason was not
+    heard: then we ask again, a few times. A device that is revoked while connected is cut off, and then refused at every
+    attempt. A connection that is lost is a warning, unless that is ``expected``.
     """
     for server in servers:
         check_address(server, credentials=credentials, insecure=insecure)
     context = None if credentials is None else ssl_context(credentials)
     await _checked_library()
     told = ""
-    while True:
+    for attempt in count(1):
         try:
             return await _connected(servers, name, inbox, context, on_disconnect, on_reconnect, expected)
         except (TimeoutError, OSError, _nats_error()) as error:
             sentence = _sentence(servers, error, context is not None)
-            if not keep_trying:
+            unexplained = isinstance(error, UNEXPLAINED) and attempt < UNEXPLAINED_TRIES
+            if not keep_trying and not unexplained:
                 raise FedtwinError(sentence) from None
-            if sentence != told:
+            if keep_trying and sentence != told:
                 LOG.warning("%s Trying again until it works.", sentence)
                 told = sentence
             await asyncio.sleep(uniform(*RECONNECT_S))
+    raise AssertionError("tried for ever")
 
 
 async def _connected(
@@ -81,7 +91,8 @@ async def _connected(
             LOG.error("%s: the server closed the connection for good: %s.", name, reason_of(error))
 
     async def back() -> None:
-        client.options["reconnect_time_wait"] = uniform(*RECONNECT_S)
+        client.options["reconnect_time_wait"] = REFUSED_S if last.is_kept_out else uniform(*RECONNECT_S)
+        last.back_at = asyncio.get_running_loop().time()
         last.error, last.settled = None, client.last_error
         if on_reconnect is not None:
             await on_reconnect()
@@ -104,7 +115,7 @@ async def _connected(
             tls_handshake_first=context is not None,  # the library would go without TLS if the greeting asked for none
         )
         if not client.is_connected:  # TLS 1.3 refuses a client after its handshake: to the library an end without an error
-            raise last.error or ConnectionResetError("the TLS handshake was refused: the certificate is not accepted")
+            raise last.error or ConnectionResetError(ENDED_AT_ONCE if context is None else REFUSED_HANDSHAKE)
     except BaseException as error:
         await close(client, REFUSED_CLOSE_S)
         if last.error is not None and type(error).__name__ == "NoServersError":
@@ -132,10 +143,26 @@ class _LastTrouble:
         self.error: Exception | None = None
         self.settled: Exception | None = None
         self.client: Client | None = None
+        self.back_at = -math.inf
+        self.at_once = 0
+
+    @property
+    def is_kept_out(self) -> bool:
+        return self.at_once >= TIMES_AT_ONCE
+
+    def _ended(self) -> None:
+        """One that is ended as soon as it is made, again and again, is no accident."""
+        assert self.client is not None
+        soon = asyncio.get_running_loop().time() < self.back_at + AT_ONCE_S
+        self.at_once = self.at_once + 1 if soon else 0
+        if self.at_once == TIMES_AT_ONCE:
+            LOG.warning("%s: %s: %s.", self.client.options["name"], ENDED_AT_ONCE, CUT_OFF)
 
     async def heard(self, error: Exception) -> None:
         before, self.error = self.error, error
-        if self.client is None or repr(before) == repr(error):
+        if self.client is not None and type(error).__name__ == "UnexpectedEOF":
+            self._ended()
+        if self.client is None or repr(before) == repr(error) or self.is_kept_out:
             return
         level = logging.INFO if self._expected() else logging.WARNING
         LOG.log(level, "%s: %s.", self.client.options["name"], reason_of(error))
@@ -163,7 +190,7 @@ async def _checked_library() -> None:
     try:
         from fedtwin.live.wire.client import check_library
     except (ImportError, AttributeError) as error:
-        raise FedtwinError(f"this nats-py cannot be used, {error}: pip install 'fedtwin[live]' brings one that can.") from None
+        raise FedtwinError(f"this nats-py cannot be used, {error}: pip install fedtwin brings one that can.") from None
     await check_library()
 
 
@@ -176,5 +203,5 @@ def _nats_error() -> type[Exception]:
     try:
         from nats.errors import Error
     except ImportError:
-        raise FedtwinError("The live fleet needs nats-py: pip install 'fedtwin[live]'.") from None
+        raise FedtwinError("The live fleet needs nats-py: pip install fedtwin.") from None
     return Error

@@ -1,4 +1,7 @@
-"""Tapes in NATS: streams with one subject, appended to by the number that must be the last, read message by message."""
+"""Tapes in NATS: streams with one subject, appended to by the number that must be the last, read message by message.
+
+A table is read the same way, by who may do nothing but read it.
+"""
 
 import asyncio
 import base64
@@ -15,6 +18,7 @@ from nats.js.errors import APIError, NotFoundError
 from fedtwin.live.wire.ports import Entry, Roll
 
 API = "$JS.API"
+MOST_AT_ONCE = 256
 NO_MESSAGE = 10037  # the broker's number for a message that is not there, in a stream that is
 
 
@@ -22,15 +26,23 @@ async def make(client: Client, tape: Roll, answer_s: float) -> None:
     with suppress(NotFoundError):
         await _info(client, tape, answer_s)
         return
-    most = {"max_msgs": 1, "discard": "old"} if tape.newest_only else {"discard": "new", "deny_delete": True}
+    most = (
+        {"max_msgs": 1, "discard": "old"} if tape.newest_only else {"discard": "new", "deny_delete": True, "deny_purge": True}
+    )
     config = {"name": tape.name, "subjects": [tape.subject], "num_replicas": tape.replicas, "storage": "file", **most}
     await ask(client, f"STREAM.CREATE.{tape.name}", {"retention": "limits", **config}, answer_s)
 
 
-async def append(client: Client, tape: Roll, data: bytes, after: int, headers: Mapping[str, str], answer_s: float) -> int:
-    expected = {"Nats-Expected-Last-Sequence": str(after), "Nats-Expected-Stream": tape.name}
+def expected(tape: Roll, after: int, name: str | None, follows: str | None) -> dict[str, str]:
+    """Headers by which the broker turns a message away that is not the next."""
+    given = {"Nats-Msg-Id": name, "Nats-Expected-Last-Msg-Id": follows}
+    number = {"Nats-Expected-Last-Sequence": str(after), "Nats-Expected-Stream": tape.name}
+    return number | {key: value for key, value in given.items() if value is not None}
+
+
+async def append(client: Client, tape: Roll, data: bytes, headers: Mapping[str, str], answer_s: float) -> int:
     try:
-        answer = await client.request(tape.subject, data, timeout=answer_s, headers={**headers, **expected})
+        answer = await client.request(tape.subject, data, timeout=answer_s, headers=dict(headers))
     except nats.errors.NoRespondersError:
         await _info(client, tape, answer_s)  # gone for good, or a broker that is not ready yet?
         raise
@@ -52,6 +64,29 @@ async def entries(client: Client, tape: Roll, after: int, most: int, answer_s: f
 async def delete(client: Client, tape: Roll, answer_s: float) -> None:
     with suppress(NotFoundError):
         await ask(client, f"STREAM.DELETE.{tape.name}", {}, answer_s)
+
+
+async def table(client: Client, name: str, answer_s: float) -> dict[str, bytes]:
+    """The last value of every key of a key-value bucket."""
+    stream, root = f"KV_{name}", f"$KV.{name}."
+    found: dict[str, bytes] = {}
+    subjects: set[str] = set()
+    while True:
+        said = await ask(client, f"STREAM.INFO.{stream}", {"subjects_filter": ">", "offset": len(subjects)}, answer_s)
+        page = (said["state"].get("subjects") or {}).keys() - subjects
+        subjects |= page
+        if not page or len(subjects) >= said.get("total", 0):
+            break
+    waiting = sorted(subjects)
+    for begin in range(0, len(waiting), MOST_AT_ONCE):
+        part = waiting[begin : begin + MOST_AT_ONCE]
+        answers = await asyncio.gather(
+            *(_get(client, Roll(stream, subject), {"last_by_subj": subject}, answer_s) for subject in part)
+        )
+        found |= {
+            subject.removeprefix(root): entry.data for subject, entry in zip(part, answers, strict=True) if entry is not None
+        }
+    return found
 
 
 async def ask(client: Client, what: str, question: Mapping[str, Any], answer_s: float) -> dict[str, Any]:

@@ -37,7 +37,7 @@ MOST_UNACKNOWLEDGED = 10_000
 MESSAGE_ID = "Nats-Msg-Id"
 NAMES = "$JS.API.STREAM.NAMES"
 TOO_MANY_WAIT = 10077  # the broker's number for a subject that has all the messages it may have
-WRONG_LAST = (10071, 10164)  # and for a last message that is another one than was expected
+WRONG_LAST = (10070, 10071, 10164)  # and for a last message that is another one than was expected
 WATCHED = ("subjects", "discard", "discard_new_per_subject", "max_msgs_per_subject", "max_msg_size", "duplicate_window")
 DUPLICATES_S = 2.0  # a message is repeated sooner, or its token tells; the broker keeps every id in memory for so long
 MOST_UNREAD = 20_000
@@ -251,11 +251,14 @@ class NatsTransport:
         data: bytes,
         *,
         after: int,
+        name: str | None = None,
+        follows: str | None = None,
         headers: Mapping[str, str] | None = None,
         answer_s: float = ANSWER_S,
     ) -> int:
         with OURS:
-            return await nats_tapes.append(self.client, tape, data, after, headers or NO_HEADERS, answer_s)
+            expected = nats_tapes.expected(tape, after, name, follows)
+            return await nats_tapes.append(self.client, tape, data, {**(headers or NO_HEADERS), **expected}, answer_s)
 
     async def last_of(self, tape: Roll, *, answer_s: float = ANSWER_S) -> Entry:
         with OURS:
@@ -321,6 +324,10 @@ class NatsTransport:
             if table not in self._tables:
                 self._tables[table] = await self._js().key_value(table)
             await self._tables[table].put(key, data)
+
+    async def table(self, table: str, *, answer_s: float = ANSWER_S) -> dict[str, bytes]:
+        with OURS:
+            return await nats_tapes.table(self.client, table, answer_s)
 
 
 def _shelf(stream: str) -> Shelf:

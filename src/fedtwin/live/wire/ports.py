@@ -263,10 +263,16 @@ class Transport(Protocol):
         data: bytes,
         *,
         after: int,
+        name: str | None = None,
+        follows: str | None = None,
         headers: Mapping[str, str] | None = None,
         answer_s: float = ANSWER_S,
     ) -> int:
-        """The number of the message, which is on the broker's disk; ``OvertakenError`` where ``after`` was not the last."""
+        """The number of the message, which is on the broker's disk; ``OvertakenError`` where ``after`` was not the last.
+
+        Who sends several without waiting must say which message each ``follows``, by its ``name``: when one of them is turned
+        away because of another writer, that one's message has the very number that the next expects.
+        """
         ...
 
     async def last_of(self, tape: Roll, *, answer_s: float = ANSWER_S) -> Entry:
@@ -314,6 +320,10 @@ class Transport(Protocol):
         ...
 
     async def put(self, table: str, key: str, data: bytes) -> None: ...
+
+    async def table(self, table: str, *, answer_s: float = ANSWER_S) -> dict[str, bytes]:
+        """The last value of every key; ``MissingError`` where there is no such table."""
+        ...
 
 
 class Connect(Protocol):
@@ -381,6 +391,10 @@ class Disk(Protocol):
 
     def write_whole(self, path: Path, data: bytes | str, *, fsync: bool = True) -> None:
         """A reader, or a kill in between, never sees half of it; with ``fsync`` it survives a loss of power too."""
+        ...
+
+    def write_digested(self, path: Path, data: bytes, *, fsync: bool = True) -> str:
+        """The same; gives the SHA-256 of the data."""
         ...
 
     def read(self, path: Path) -> bytes: ...

@@ -7,7 +7,7 @@ the run's time scale), energies joules. Every number of a report says whether it
 import re
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError
+from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError, model_validator
 
 from fedtwin.errors import FedtwinError
 
@@ -21,8 +21,9 @@ UPLOAD_SLACK_BYTES = 65536  # an upload may be so much larger than the model: ot
 Token = Annotated[str, Field(pattern=r"^[0-9a-f]{32}$")]
 Source = Literal["measured", "modelled"]
 Text = Annotated[str, Field(max_length=500)]
-Seconds = Annotated[float, Field(ge=0, le=1e9)]
-Joules = Annotated[float, Field(ge=0, le=1e12)]
+MOST_SECONDS, MOST_JOULES = 1e9, 1e12
+Seconds = Annotated[float, Field(ge=0, le=MOST_SECONDS)]
+Joules = Annotated[float, Field(ge=0, le=MOST_JOULES)]
 Gain = Annotated[float, Field(gt=1e-60, le=1.0)]
 CpuHz = Annotated[float, Field(ge=1e6, le=1e12)]
 Watts = Annotated[float, Field(ge=0, le=1e6)]
@@ -30,6 +31,10 @@ Loss = Annotated[float, Field(ge=-1e30, le=1e30)]
 Amount = Annotated[float, Field(ge=1e-40, le=1e40)]
 Shape = Annotated[tuple[Annotated[int, Field(ge=0, le=10**12)], ...], Field(max_length=16)]
 MOST_TENSORS = 4096
+MOST_CHANNELS = 4096
+Normalised = dict[str, list[float]]
+Command = Literal["pause", "resume", "drain", "release", "set", "finish"]
+MOST_FILES, MOST_CODE_BYTES = 200, 256 * 1024
 
 
 class Subjects:
@@ -42,6 +47,7 @@ class Subjects:
         self.evaluate = f"{root}.evaluate"
         self.pulse = f"{root}.pulse"
         self.lease = f"{root}.lease"
+        self.admin = f"{root}.admin"
         self.ledger = f"{root}.ledger"
         self._root = root
         self.stream = f"fedtwin-{run}-uploads"
@@ -68,6 +74,10 @@ class Subjects:
 
     def result(self, device: str) -> str:
         return f"{self._root}.result.{device}"
+
+    def trial(self, device: str) -> str:
+        """Nobody listens here: a board measures how long its bytes take to the broker."""
+        return f"{self._root}.trial.{device}"
 
     def uploads_bucket(self, device: str) -> str:
         return f"fedtwin-{self.run}-from-{device}"
@@ -113,11 +123,58 @@ class Own(BaseModel):
         return self.model_dump(exclude_none=True)
 
 
+class Tried(BaseModel):
+    """What a board has measured of itself before it joined; nothing where only a task can show it, as of a user's command.
+
+    Cycles and goodput are on the run's clock; ``time_s`` and ``energy_j`` are of one update at full power.
+    """
+
+    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
+    cycles_per_sample: Amount | None = None
+    update_bits: Amount | None = None
+    goodput_bps: Amount | None = None
+    time_s: Seconds | None = None
+    energy_j: Joules | None = None
+
+    @property
+    def given(self) -> dict[str, float]:
+        return self.model_dump(exclude_none=True)
+
+
+class Channels(BaseModel):
+    """Of the numbers of every channel that a device holds: how many, their mean, and the sum of squared differences from it."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
+    count: Annotated[float, Field(gt=0, le=1e15)]
+    mean: Annotated[list[Annotated[float, Field(ge=-1e38, le=1e38)]], Field(max_length=MOST_CHANNELS)]
+    squares: Annotated[list[Annotated[float, Field(ge=0, le=1e90)]], Field(max_length=MOST_CHANNELS)]
+
+    @model_validator(mode="after")
+    def _one_of_each(self) -> "Channels":
+        if len(self.mean) != len(self.squares) or not self.mean:
+            raise ValueError("mean and squares need one number each per channel")
+        return self
+
+
+class Moments(BaseModel):
+    """What a device's own samples, and the targets of a regression, add to the run's normalisation; no sample is told.
+
+    ``features``: their names, where they have any.
+    """
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+    samples: Channels
+    targets: Channels | None = None
+    features: list[Annotated[str, Field(max_length=100)]] | None = Field(None, max_length=MOST_CHANNELS)
+
+
 class Hello(Message):
     """A device announces itself, or is heard again after a reconnect. Without ``samples`` it only asks for the settings.
 
     ``fresh``: the device has just been started, so a task it had before is lost. ``tensors``: the names and shapes of the
-    network that it will train, where it knows them. ``own``: what is not as configured of it.
+    network that it will train, where it knows them. ``own``: what is not as configured of it. ``measured``: of a board; an
+    emulated device has none. ``moments``: of its own data. ``code``: the source of the run's own code is wanted. Another
+    number of samples than before is what it has now.
     """
 
     samples: Annotated[int, Field(ge=1, le=10**12)] | None = None
@@ -128,10 +185,17 @@ class Hello(Message):
     measures: list[Annotated[str, Field(max_length=40)]] = Field(default_factory=list, max_length=20)
     tensors: dict[Annotated[str, Field(max_length=200)], Shape] | None = Field(None, max_length=MOST_TENSORS)
     own: Own | None = None
+    measured: Tried | None = None
+    moments: Moments | None = None
+    code: Literal[True] | None = None
 
 
 class Welcome(Message):
-    """The edge server's answer to a hello: the run's settings, or a refusal. An object is needed where a model is too large."""
+    """The edge server's answer to a hello: the run's settings, or a refusal. An object is needed where a model is too large.
+
+    ``normalisation`` is the run's, once it has gathered one; where the settings have it, it stands there.
+    ``code``: the source of the run's own model by its path, where that was wanted and the operator ships it.
+    """
 
     accepted: bool
     reason: Text | None = None
@@ -139,13 +203,21 @@ class Welcome(Message):
     time_scale: Annotated[float, Field(gt=0, le=1e6)] = 1.0
     heartbeat_s: Annotated[float, Field(gt=0, le=1e6)] = 5.0
     fleet_is_drawn: bool = True
+    normalisation: Normalised | None = None
+    code: dict[Annotated[str, Field(max_length=300)], str] | None = Field(None, max_length=MOST_FILES)
 
 
 class Ask(Message):
-    """Will you take this round? ``clock_s`` is the run's clock, for a device that emulates its link."""
+    """Will you take this round? ``clock_s`` is the run's clock, for a device that emulates its link.
+
+    ``max_time_s``, ``max_energy_j`` and ``energy_weight`` are those that hold, where they are not those of the settings.
+    """
 
     round: Annotated[int, Field(ge=0)]
     clock_s: Annotated[float, Field(ge=0)] = 0.0
+    max_time_s: Amount | None = None
+    max_energy_j: Amount | None = None
+    energy_weight: Annotated[float, Field(ge=0, le=1)] | None = None
 
 
 class Accept(Message):
@@ -166,12 +238,17 @@ class Accept(Message):
 
 
 class Decline(Message):
-    """The device does not take the round, and why; one of ``power.REASONS``, or a sentence of its own."""
+    """The device does not take the round, and why; one of ``power.REASONS``, or a sentence of its own.
+
+    ``time_s`` and ``energy_j``: what the update would take at full power, where it is declined for the limits.
+    """
 
     kind: Literal["decline"] = "decline"
     reason: Text
     gain: Gain | None = None
     cpu_hz: CpuHz | None = None
+    time_s: Seconds | None = None
+    energy_j: Joules | None = None
 
 
 class Task(Message):
@@ -228,24 +305,54 @@ class Failed(Message):
 
 
 class Evaluate(Message):
-    """Asks the evaluation worker for loss and accuracy of the model that follows, or lies in the object store."""
+    """Asks the evaluation worker for loss and metric of the model that follows, or lies in the object store."""
 
     model_bytes: int
     object_name: str | None = None
     config: dict[str, Any] = Field(default_factory=dict)
+    normalisation: Normalised | None = None
 
 
 class Evaluated(Message):
-    """Its answer."""
+    """Its answer; where the metric is the accuracy, it stands in both."""
 
     test_loss: float
-    test_accuracy: float
+    test_accuracy: float | None = None
+    test_metric: float | None = None
 
 
 class NotEvaluated(Message):
     """Or why there is none."""
 
     reason: Text
+
+
+class Order(Message):
+    """What a person wants of the edge server; ``person`` is who gives the order, by his own words.
+
+    ``device``: whom to release or drain. ``setting``: what to set, to this ``value``.
+    """
+
+    command: Command
+    device: Annotated[str, Field(pattern=NAME)] | None = None
+    setting: Annotated[str, Field(max_length=100)] | None = None
+    value: Any = None
+    person: Annotated[str, Field(max_length=200)] | None = None
+
+    @model_validator(mode="after")
+    def _what_it_is_about(self) -> "Order":
+        if (self.device is not None) != (self.command in ("release", "drain")):
+            raise ValueError("release and drain name a device, the others none")
+        if (self.setting is not None) != (self.command == "set"):
+            raise ValueError("set names a setting, the others none")
+        return self
+
+
+class Ordered(Message):
+    """Whether it was done, and a sentence for the person."""
+
+    done: bool
+    words: Text
 
 
 Answer = Annotated[Accept | Decline, Field(discriminator="kind")]

@@ -1,11 +1,13 @@
 """The world as it is, behind the ports: the system's clock, chance, threads and disk, and NATS."""
 
 import asyncio
+import hashlib
 import os
 import random
 import secrets
 import time
 from collections.abc import Awaitable, Callable
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 from fedtwin.files import write_whole
@@ -38,9 +40,19 @@ class AppendedFile:
         os.close(self._file)
 
 
+WORTH_A_THREAD_BYTES = 2**18
+_HASHING = ThreadPoolExecutor(1, "digest")
+
+
 class SystemDisk:
     def write_whole(self, path: Path, data: bytes | str, *, fsync: bool = True) -> None:
         write_whole(path, data, fsync=fsync)
+
+    def write_digested(self, path: Path, data: bytes, *, fsync: bool = True) -> str:
+        """Of much data the digest is made in a thread, while this one writes: neither holds the interpreter."""
+        digest = _HASHING.submit(hashlib.sha256, data) if len(data) > WORTH_A_THREAD_BYTES else None
+        self.write_whole(path, data, fsync=fsync)
+        return (hashlib.sha256(data) if digest is None else digest.result()).hexdigest()
 
     def read(self, path: Path) -> bytes:
         return path.read_bytes()

@@ -17,8 +17,18 @@ class Tape:
     async def make(self) -> None:
         await self._transport.make_tape(self._roll, answer_s=ANSWER_S)
 
-    async def append(self, data: bytes, *, after: int, headers: Mapping[str, str] | None = None) -> int:
-        return await self._transport.append(self._roll, data, after=after, headers=headers, answer_s=ANSWER_S)
+    async def append(
+        self,
+        data: bytes,
+        *,
+        after: int,
+        name: str | None = None,
+        follows: str | None = None,
+        headers: Mapping[str, str] | None = None,
+    ) -> int:
+        return await self._transport.append(
+            self._roll, data, after=after, name=name, follows=follows, headers=headers, answer_s=ANSWER_S
+        )
 
     async def last(self) -> Entry:
         return await self._transport.last_of(self._roll, answer_s=ANSWER_S)

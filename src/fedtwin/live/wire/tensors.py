@@ -32,7 +32,7 @@ class Codec:
         self.size = len(self._header) + self._data_bytes
 
     def encode(self, weights: Weights) -> bytes:
-        return b"".join([self._header, weights.counters.tobytes(), weights.floats.tobytes()])
+        return b"".join([self._header, np.ascontiguousarray(weights.counters).data, np.ascontiguousarray(weights.floats).data])
 
     def decode(self, data: bytes | memoryview) -> Weights:
         """The vectors in ``data``, without a copy where it has our own order; or ``UnfitError``."""
@@ -101,3 +101,12 @@ def read_model(data: bytes, name: str) -> tuple[Layout, Weights]:
     named = [key for key in order if key in tensors]
     layout = layout_of({key: (tensors[key].shape, not np.issubdtype(tensors[key].dtype, np.floating)) for key in named})
     return layout, layout.pack(tensors)
+
+
+def metadata_of(data: bytes) -> dict[str, str]:
+    """What stands in the header beside the tensors, or ``UnfitError``."""
+    try:
+        found = json.loads(data[8 : 8 + struct.unpack("<Q", data[:8])[0]])
+    except (struct.error, ValueError) as error:
+        raise UnfitError(f"not safetensors: {error}"[:200]) from None
+    return dict(found.get("__metadata__", {}))

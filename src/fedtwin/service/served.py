@@ -1,0 +1,287 @@
+"""One run that is served: opened, indexed and followed in a thread of its own, so that who asks never waits for the disk."""
+
+import math
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import Any, NamedTuple, TypeVar
+
+from fedtwin.errors import FedtwinError
+from fedtwin.records.files import SUMMARY_NAME
+from fedtwin.runs import Moment, Run, open_run
+from fedtwin.runs.run import LEDGER_NAME
+from fedtwin.service.bell import Bell
+from fedtwin.service.ledger_facts import LedgerFacts
+from fedtwin.service.memory import give_memory_back
+from fedtwin.service.names import names_of
+from fedtwin.service.telling import UnansweredError
+
+LOOK_EVERY_S, RETRY_S, LONG_RETRY_S, PATIENCE_S = 0.1, 1.0, 30.0, 20.0
+AT_MOST_EVERY_S = 2.0
+CHANGED = "has been changed since it was read: it is read anew"
+MOST_WINDOWS = 3
+REST = 4.0
+"""A run that grows is indexed again after so many times as long as that took."""
+Made = TypeVar("Made")
+
+
+class _MadeOnce(NamedTuple):
+    """What was made of which version of the run, when, and how long that took."""
+
+    version: int
+    at: float
+    took_s: float
+    found: Any
+
+
+NOTHING_MADE = _MadeOnce(-1, -math.inf, 0.0, None)
+
+
+class _Stand(NamedTuple):
+    """Where a run stood when something began to be made of it. What is made of a run that another has replaced since goes into
+    what was kept of that one, where nobody looks any more.
+    """
+
+    kept: dict[Any, _MadeOnce]
+    version: int
+    begun: float
+
+    def keep(self, key: Any, found: Made) -> Made:
+        """Of what is asked with other numbers every time, only the last is worth its memory."""
+        give_memory_back()
+        windows = [key for key in list(self.kept) if isinstance(key, tuple)]
+        for old in windows[: max(len(windows) - MOST_WINDOWS, 0)]:
+            self.kept.pop(old, None)
+        now = time.monotonic()
+        self.kept[key] = _MadeOnce(self.version, now, now - self.begun, found)
+        return found
+
+
+class Served:
+    """``reading`` gives the run as it stands. What is known of a live run grows in place, so it is read under the lock."""
+
+    def __init__(self, name: str, folder: Path) -> None:
+        self.id, self.folder = name, folder
+        self.bell, self.facts = Bell(), LedgerFacts()
+        self.version = 0
+        self.trouble: str | None = None
+        self.glance: Run | None = None
+        """A finished simulation before its index is there: its settings and its summary."""
+        self._lock = threading.RLock()
+        self._at_work: dict[Any, threading.Lock] = {}
+        self._ready, self._ended = threading.Event(), threading.Event()
+        self._run: Run | None = None
+        self._stamp: Any = None
+        self._made: dict[Any, _MadeOnce] = {}
+        self._making: set[Any] = set()
+        self._thread = threading.Thread(target=self._keep_up, name=f"reads {name}", daemon=True)
+
+    def start(self) -> None:
+        self._thread.start()
+
+    def close(self) -> None:
+        self._ended.set()
+        self.bell.ring()
+
+    def still_reads(self, patience_s: float) -> bool:
+        """Whether its threads have not ended by then."""
+        self._thread.join(patience_s)
+        return self._thread.is_alive() or bool(self._making)
+
+    @property
+    def closed(self) -> bool:
+        return self._ended.is_set()
+
+    @contextmanager
+    def reading(self) -> Iterator[Run]:
+        """The run, once it has been opened; until then, and where it cannot be read, the reason."""
+        if not self._ready.wait(PATIENCE_S):
+            raise UnansweredError(503, f"The run {self.id!r} is still being read: ask again.", {"Retry-After": "5"})
+        run = self._run
+        if run is None:
+            raise UnansweredError(409, self.trouble or f"The run {self.id!r} cannot be read.")
+        if run.finished and self._stamp != _stamp(self.folder):
+            raise UnansweredError(409, f"The run {self.id!r} {CHANGED}.", {"Retry-After": "2"})
+        if not run.is_live:
+            yield run
+            return
+        with self._lock:
+            yield self._run or run
+
+    @property
+    def is_indexed(self) -> bool:
+        return self._ready.is_set()
+
+    @property
+    def readable(self) -> bool:
+        """Whether there is anything to read, by now."""
+        return self._ready.wait(PATIENCE_S) and self._run is not None
+
+    def remembered(self, key: Any, make: Callable[[Run], Made], *, lasting: bool = False) -> Made:
+        """What was made of the run as it stands; of one that grows, what was made a moment ago, if making it takes long: a live
+        run is written on only while nobody holds it. What is ``lasting`` is made once.
+        """
+        with self.reading() as run:
+            if (made := self._still_good(key, run, lasting=lasting)) is not None:
+                return made.found  # type: ignore[no-any-return]
+            stand = self._stand()
+            return stand.keep(key, make(run))
+
+    def made_of_tables(self, key: Any, make: Callable[[Run], Made]) -> Made:
+        """The same of what takes long and looks at the tables only: a live run is written on meanwhile. One of a kind at a
+        time, so that who waits finds it made; not for who is ``reading``, which others would wait for.
+        """
+        with self._at_work.setdefault(key[0] if isinstance(key, tuple) else key, threading.Lock()):
+            with self.reading() as run:
+                if (made := self._still_good(key, run)) is not None:
+                    return made.found  # type: ignore[no-any-return]
+                stand, resting = self._stand(), run.at_rest()
+            return stand.keep(key, make(resting))
+
+    def _stand(self) -> _Stand:
+        return _Stand(self._made, self.version, time.monotonic())
+
+    def _still_good(self, key: Any, run: Run, *, lasting: bool = False) -> _MadeOnce | None:
+        made = self._made.get(key)
+        if made is None:
+            return None
+        rest_s = min(20 * made.took_s, 60.0) if run.is_live else min(REST * made.took_s, 5.0)
+        return made if made.version == self.version or lasting or time.monotonic() - made.at < rest_s else None
+
+    def lately(self, key: Any, make: Callable[[Run], Made]) -> Made | None:
+        """Of the tables, made by a thread: what it made last, None before that. Nobody waits."""
+        made = self._made.get(key, NOTHING_MADE)
+        old = time.monotonic() - made.at > max(AT_MOST_EVERY_S, 10 * REST * made.took_s)
+        if made.version != self.version and old and key not in self._making:
+            self._making.add(key)
+            threading.Thread(target=self._make, args=(key, make), name=f"makes {key} of {self.id}", daemon=True).start()
+        return made.found  # type: ignore[no-any-return]
+
+    def _make(self, key: Any, make: Callable[[Run], Any]) -> None:
+        try:
+            with suppress(UnansweredError, FedtwinError):
+                self.made_of_tables(key, make)
+        finally:
+            self._making.discard(key)
+
+    def names(self) -> list[str]:
+        with self.reading() as run:
+            return list(self.facts.names) if run.is_live else self.remembered("names", names_of)
+
+    def evaluations(self) -> list[dict[str, Any]]:
+        with self.reading() as run:
+            return (
+                self.facts.evaluations
+                if run.is_live
+                else self.remembered("evaluations", lambda run: run.evaluations.to_pylist())
+            )
+
+    def refusals(self) -> list[dict[str, Any]]:
+        with self.reading() as run:
+            return self.facts.refusals if run.is_live else self.remembered("refusals", lambda run: run.refusals.to_pylist())
+
+    def latest(self) -> Moment | None:
+        """The last moment there is; None of a live run that has not started."""
+        with self.reading() as run:
+            try:
+                return run.moment()
+            except FedtwinError:
+                if run.is_live:
+                    return None
+                raise
+
+    # The thread
+
+    def _keep_up(self) -> None:
+        while not self._ended.is_set():
+            try:
+                if (self.folder / LEDGER_NAME).exists() or any(self.folder.glob("ledger-*.jsonl")):
+                    self._follow_live()
+                else:
+                    self._follow_simulation()
+                self._until_it_is_another()
+                continue
+            except FedtwinError as error:
+                self._fail(str(error))
+            except OSError as error:
+                self._fail(f"{str(self.folder)!r} cannot be read: {error.strerror or error}.")
+            except Exception as error:  # a folder may hold anything; the server goes on, and says what it met
+                self._fail(f"{str(self.folder)!r} cannot be read: {type(error).__name__}.")
+            self._ended.wait(RETRY_S if self._run is None else LONG_RETRY_S)
+
+    def _until_it_is_another(self) -> None:
+        """A finished run stays as it is. If its folder holds another one by now, nothing of it holds any more."""
+        while not self._ended.is_set() and self._stamp == _stamp(self.folder):
+            self._ended.wait(RETRY_S)
+        with self._lock:
+            self._ready.clear()
+            self._run, self.glance, self.trouble = None, None, f"The run {self.id!r} {CHANGED}."
+            self._made = {}
+            self.version += 1
+
+    def _fail(self, sentence: str) -> None:
+        """What was read before stays; the sentence says why there is no more."""
+        self.trouble = sentence.replace(str(self.folder), self.folder.name)
+        self._ready.set()
+        self.bell.ring()
+
+    def _take(self, run: Run, stamp: Any) -> None:
+        with self._lock:
+            self._run, self._stamp, self.trouble = run, stamp, None
+            self.version += 1
+        self._ready.set()
+        self.bell.ring()
+
+    def _follow_live(self) -> None:
+        next_news, self.facts = open_run(self.folder).reporter(), LedgerFacts()
+        while not self._ended.is_set():
+            stamp = _stamp(self.folder)
+            with self._lock:
+                if news := next_news():
+                    self.facts.happened(news)
+                    self._take(news.run, stamp)
+            if news.finished:
+                return
+            self._ended.wait(LOOK_EVERY_S)
+
+    def _follow_simulation(self) -> None:
+        seen: Any = None
+        while not self._ended.is_set():
+            stands = _fingerprint(self.folder)
+            if stands == seen:
+                self._ended.wait(LOOK_EVERY_S)
+                continue
+            begun, stamp, run = time.monotonic(), _stamp(self.folder), open_run(self.folder)
+            if run.finished:
+                self.glance = run
+            if run.config.run.records or not run.finished:
+                run.twin()
+            give_memory_back()
+            self._take(run, stamp)
+            if run.finished:
+                return
+            seen = stands
+            self._ended.wait(REST * (time.monotonic() - begun))
+
+
+def _stamp(folder: Path) -> tuple[int, int, int] | None:
+    """Of what a finished run wrote last; None before."""
+    try:
+        stat = (folder / SUMMARY_NAME).stat()
+    except OSError:
+        return None
+    return stat.st_ino, stat.st_mtime_ns, stat.st_size
+
+
+def _fingerprint(folder: Path) -> frozenset[tuple[str, int, int]]:
+    """Changes whenever a file of the run does."""
+    found = []
+    for place in (folder, folder / "rounds.parquet"):
+        with suppress(OSError):
+            for path in place.iterdir():
+                with suppress(OSError):
+                    stat = path.stat()
+                    found.append((str(path), stat.st_mtime_ns, stat.st_size))
+    return frozenset(found)

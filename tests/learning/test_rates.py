@@ -1,0 +1,78 @@
+"""The learning rate of a round: what torch's schedulers give, and a pure function of the round."""
+
+from typing import Any
+
+import pytest
+import torch
+
+from fedtwin.config import Config, build_config
+from fedtwin.errors import FedtwinError
+from fedtwin.learning.rates import rate_of
+
+
+def training(rounds: int, mode: str = "async", **learning: Any) -> Config:
+    settings = {f"learning.{key}": value for key, value in {"learning_rate": 0.3, **learning}.items()}
+    return build_config({}, {"run.rounds": rounds, "run.mode": mode, **settings})
+
+
+def rates(config: Config, rounds: int) -> list[float]:
+    return [rate_of(config, round_) for round_ in range(1, rounds + 1)]
+
+
+def test_a_constant_rate_is_the_rate_itself() -> None:
+    assert rates(training(50), 80) == [0.3] * 80
+
+
+@pytest.mark.parametrize("schedule", ["cosine", "linear"])
+def test_a_schedule_is_that_of_torch(schedule: str) -> None:
+    optimiser = torch.optim.SGD([torch.zeros(1, requires_grad=True)], lr=0.3)
+    made: Any = (
+        torch.optim.lr_scheduler.CosineAnnealingLR(optimiser, 40)
+        if schedule == "cosine"
+        else torch.optim.lr_scheduler.LinearLR(optimiser, 1.0, 0.0, 40)
+    )
+    expected = []
+    for _ in range(40):
+        expected.append(optimiser.param_groups[0]["lr"])
+        optimiser.step()
+        made.step()
+    found = rates(training(40, rate_schedule=schedule), 60)
+    assert found[:40] == pytest.approx(expected)
+    assert found[40:] == [found[39]] * 20 and found[39] > 0.0
+
+
+def test_it_rises_before_it_falls() -> None:
+    found = rates(training(30, rate_schedule="linear", rate_warmup_rounds=10), 30)
+    assert found[:10] == pytest.approx([0.03 * k for k in range(1, 11)])
+    assert found[10:] == pytest.approx([0.3 * (1 - k / 20) for k in range(20)])
+    assert rates(training(30, rate_warmup_rounds=3), 6) == pytest.approx([0.1, 0.2, 0.3, 0.3, 0.3, 0.3])
+
+
+def test_its_rounds_are_those_of_the_run_unless_they_are_given() -> None:
+    run, given = training(60, rate_schedule="cosine"), training(500, rate_schedule="cosine", rate_rounds=60)
+    assert rates(run, 70) == rates(given, 70)
+    rounds_of_fifteen = training(900, "sync", rate_schedule="cosine")
+    assert rates(rounds_of_fifteen, 70) == rates(given, 70)
+
+
+@pytest.mark.parametrize(
+    ("settings", "sentence"),
+    [
+        ({"rate_schedule": "step"}, r"^learning\.rate_schedule = 'step' is not allowed: it must be 'constant',"),
+        ({"rate_rounds": 9}, r"rate_rounds = 9 is of rate_schedule = 'linear' or 'cosine', not of 'constant'\.$"),
+        ({"rate_warmup_rounds": 50}, r"rate_warmup_rounds = 50 must be below 50, the rounds of the rate's schedule\.$"),
+        ({"rate_warmup_rounds": 9, "rate_schedule": "linear", "rate_rounds": 8}, r"must be below 8, the rounds"),
+        ({"rate_warmup_rounds": -1}, r"^learning\.rate_warmup_rounds = -1 is not allowed"),
+        ({"momentum": 0.5}, r"momentum = 0\.5 is of optimiser = 'momentum', not of 'sgd'\.$"),
+        ({"optimiser": "momentum", "momentum": 1.0}, r"^learning\.momentum = 1\.0 is not allowed: it must be less than 1\.$"),
+        ({"weight_decay": -1e-4}, r"^learning\.weight_decay = -0\.0001 is not allowed"),
+        ({"clip_norm": -1}, r"^learning\.clip_norm = -1 is not allowed"),
+        ({"optimiser": "mine:descent", "weight_decay": 0.1}, r"weight_decay = 0\.1 is of the optimisers .* your own"),
+        ({"augment": "flip"}, r"^learning\.augment = 'flip' is not allowed: it must be 'none' or 'crop-flip'\.$"),
+        ({"augment": "crop-flip", "input": "rows"}, r"augment = 'crop-flip' is of images, and input = 'rows'\.$"),
+    ],
+)  # fmt: skip
+def test_what_is_not_allowed_is_one_sentence(settings: dict[str, Any], sentence: str) -> None:
+    with pytest.raises(FedtwinError, match=sentence) as told:
+        training(50, **settings)
+    assert "\n" not in str(told.value)

@@ -11,7 +11,7 @@ import httpx
 import uvicorn
 
 from fedtwin.service.app import make_app
-from fedtwin.service.server import Listening, _socket
+from fedtwin.service.server import Listening, _socket, settings_of
 from fedtwin.service.twins import Twins
 
 
@@ -24,7 +24,7 @@ def serving(*folders: Path, **options: Any) -> Iterator[httpx.Client]:
 
 @contextmanager
 def serving_twins(twins: Twins) -> Iterator[httpx.Client]:
-    server = uvicorn.Server(uvicorn.Config(make_app(twins), log_level="warning", timeout_graceful_shutdown=1))
+    server = uvicorn.Server(settings_of(make_app(twins), {}))
     with _socket(Listening(port=0)) as listening:
         thread = threading.Thread(target=server.run, kwargs={"sockets": [listening]})
         thread.start()

@@ -1,5 +1,6 @@
-"""How much anybody may ask: bytes in a body, requests in a second, streams at a time."""
+"""How much anybody may ask: bytes in a body and seconds for it, requests in a second, streams at a time."""
 
+import asyncio
 import json
 import threading
 import time
@@ -12,7 +13,7 @@ from starlette.requests import Request
 
 from fedtwin.service.telling import UnansweredError
 
-MOST_BYTES = 64 * 1024
+MOST_BYTES, BODY_S = 64 * 1024, 10.0
 REQUESTS_PER_S, AT_ONCE = 100.0, 400.0
 MOST_STREAMS, STREAMS_EACH = 100, 20
 MOST_CLIENTS, MOST_THREADS = 10_000, 60
@@ -24,10 +25,14 @@ async def body_of(request: Request) -> Any:
     if kind != "application/json":
         raise UnansweredError(415, "Content-Type must be application/json.")
     data = b""
-    async for part in request.stream():
-        data += part
-        if len(data) > MOST_BYTES:
-            raise UnansweredError(413, f"The body is longer than {MOST_BYTES} bytes.", {"Connection": "close"})
+    try:
+        async with asyncio.timeout(BODY_S):
+            async for part in request.stream():
+                data += part
+                if len(data) > MOST_BYTES:
+                    raise UnansweredError(413, f"The body is longer than {MOST_BYTES} bytes.", {"Connection": "close"})
+    except TimeoutError:
+        raise UnansweredError(408, f"The body did not come within {BODY_S:g} s.", {"Connection": "close"}) from None
     try:
         return json.loads(data, parse_constant=_no_constant)
     except (ValueError, RecursionError):

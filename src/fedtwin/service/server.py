@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import uvicorn
+from starlette.applications import Starlette
 
 from fedtwin.errors import FedtwinError
 from fedtwin.live.wire.addresses import is_loopback
@@ -17,6 +18,7 @@ from fedtwin.runs import open_run
 from fedtwin.service.access import Access, read_tokens
 from fedtwin.service.app import make_app
 from fedtwin.service.memory import keep_memory_low
+from fedtwin.service.patience import Patient
 from fedtwin.service.twins import Broker, Twins
 
 GIVES_WAY = 10
@@ -75,24 +77,28 @@ def serve_runs(
     with _socket(where) as listening:
         host, port = listening.getsockname()[:2]
         say(f"The page is at {'https' if tls else 'http'}://{'[' + host + ']' if ':' in host else host}:{port}/")
-        settings = uvicorn.Config(
-            app,
-            log_level="warning",
-            access_log=False,
-            server_header=False,
-            timeout_graceful_shutdown=1,
-            limit_concurrency=MOST_CONNECTIONS,
-            lifespan="on",
-            proxy_headers=False,
-            **tls,
-        )
         try:
-            uvicorn.Server(settings).run(sockets=[listening])
+            uvicorn.Server(settings_of(app, tls)).run(sockets=[listening])
         except KeyboardInterrupt:
             if twins.still_read():  # Python cannot end in good order around a thread that is busy outside of it
                 say("interrupted")
                 os._exit(INTERRUPTED)
             raise
+
+
+def settings_of(app: Starlette, tls: dict[str, Any]) -> uvicorn.Config:
+    return uvicorn.Config(
+        app,
+        http=Patient,
+        log_level="warning",
+        access_log=False,
+        server_header=False,
+        timeout_graceful_shutdown=1,
+        limit_concurrency=MOST_CONNECTIONS,
+        lifespan="on",
+        proxy_headers=False,
+        **tls,
+    )
 
 
 def _tls(where: Listening) -> dict[str, Any]:

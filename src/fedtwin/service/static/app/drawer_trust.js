@@ -10,7 +10,7 @@ export function Trust({ number: one }) {
   const { data, error, loading } = useAnswer(runPath(id, "/fidelity"), { subject: id, pulse: Math.floor(news.value / 10) });
   const mine = data?.devices?.find((row) => row.device === one);
   return html`<section class="drawer-part" aria-labelledby="trust-title" aria-busy=${loading}>
-    <h3 id="trust-title">Prediction against measurement</h3>
+    <h3 id="trust-title">Prediction against measurement <span class="muted small">over the whole run</span></h3>
     ${error && html`<p class="says error">${error}</p>`}
     ${!data && loading && html`<p class="says">The track record is being worked out.</p>`}
     ${data && !mine && html`<p class="says">There is no track record of this device yet.</p>`}

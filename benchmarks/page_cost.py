@@ -85,8 +85,10 @@ def saturated(folder: Path, devices: int, rounds: int, viewers: int | None) -> F
         looking = None
         pids = {"edge": edge.pid, "broker": int(fleet.broker_record()["pid"])}
         looks: list[tuple[float, int, Found]] = []
-        most_mb = 0.0
+        most_mb, end_s = 0.0, time.monotonic() + LIMIT_S
         while edge.poll() is None:
+            if time.monotonic() > end_s:
+                raise SystemExit(f"The run has not ended within {LIMIT_S:g} s: {fleet.log('edge')[-500:]}")
             if viewers is not None and "page" not in pids and (serving := page_under(edge.pid)) is not None:
                 pids["page"] = serving
             if viewers and looking is None and (address := ADDRESS.search(fleet.log("edge"))):
@@ -99,11 +101,11 @@ def saturated(folder: Path, devices: int, rounds: int, viewers: int | None) -> F
         told = looking.told() if looking is not None else {}
         found = pace_of(lines_of(fleet.run / "ledger.jsonl", 1.0))
     busy = [look for look in looks if rounds // 10 < look[1] < rounds]
-    (begin_s, first, before), (end_s, last, after) = busy[0], busy[-1]
+    (first_s, first, before), (last_s, last, after) = busy[0], busy[-1]
     for name in before:
         used_s = after[name] - before[name]
         found |= {
-            f"{name}_cpu_percent": 100 * used_s / (end_s - begin_s),
+            f"{name}_cpu_percent": 100 * used_s / (last_s - first_s),
             f"{name}_cpu_ms": 1e3 * used_s / max(1, last - first),
         }
     return {**found, "page_mb": most_mb, **told}

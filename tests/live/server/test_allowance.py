@@ -1,5 +1,8 @@
 """What a device may send: enough for all that an honest one does, and no flood."""
 
+from hypothesis import given
+from hypothesis import strategies as st
+
 from fedtwin.live.server.allowance import Allowance, Pace, Rates
 
 RATES = Rates(200.0, 2**20, upload_bytes=1_000_000)
@@ -15,6 +18,30 @@ def test_an_honest_device_at_full_speed_is_never_over() -> None:
             allowance.sent(2 + 8, 2 * 1_000_000 + 2_000, 0.0)
         allowance.sent(1, 200, 1.0)
     assert not allowance.is_overdrawn
+
+
+@given(st.lists(st.tuples(st.integers(0, 300), st.booleans(), st.floats(0.0, 5.0)), max_size=30))
+def test_an_honest_device_is_never_over_however_far_apart_the_looks_are(looks: list[tuple[int, bool, float]]) -> None:
+    """Many tasks between two looks, every upload sent twice; the upload of the last one may be counted by a later look only."""
+    allowance, uncounted = Allowance(RATES), 0
+    for tasks, last_is_late, seconds in looks:
+        for _ in range(tasks):
+            allowance.asked()
+            allowance.given_a_task()
+        uncounted += tasks
+        counted = max(uncounted - last_is_late, 0)
+        allowance.sent(10 * counted, 2_002_000 * counted, seconds)
+        uncounted -= counted
+        assert not allowance.is_overdrawn
+
+
+def test_tasks_are_no_credit_for_a_flood_beside_them() -> None:
+    allowance = Allowance(RATES)
+    for _ in range(40):
+        for _ in range(15):
+            allowance.given_a_task()
+        allowance.sent(15 * 10 + 2_500, 15 * 2_000_000, 0.25)
+    assert allowance.is_overdrawn
 
 
 def test_a_flood_is_over_in_a_moment_and_worked_off_in_time() -> None:
@@ -33,6 +60,8 @@ def test_what_is_not_used_is_no_credit_for_a_flood() -> None:
     allowance.sent(0, 0, 10**6)
     for _ in range(1000):
         allowance.given_a_task()
+    for _ in range(2):
+        allowance.sent(0, 0, 0.25)
     allowance.sent(10_000, 0, 0.25)
     assert allowance.is_overdrawn
 

@@ -2,6 +2,7 @@
 
 import math
 from dataclasses import dataclass
+from typing import NamedTuple
 
 BURST_S, BURST_TASKS = 10.0, 4
 CHUNK_BYTES = 128 * 1024
@@ -27,34 +28,61 @@ class Rates:
         return UPLOADS_OF_A_TASK * self.upload_bytes + BYTES_OF_A_TASK
 
 
+class Grant(NamedTuple):
+    messages: float = 0.0
+    size_bytes: float = 0.0
+
+    def and_(self, messages: float, size_bytes: float) -> "Grant":
+        return Grant(self.messages + messages, self.size_bytes + size_bytes)
+
+
 class Allowance:
-    """Of one device: what is left of it. It grows with time and with tasks, up to a burst."""
+    """Of one device: what is left of it. It grows with time and with tasks, up to a burst.
+
+    What is sent is heard of in looks at the broker's counters, which may be far apart when much is going on, while tasks are
+    known at once. So what was granted since the last look counts whole until the next one has told what was sent for it: cut
+    to a burst before that, a device that does many tasks between two looks would have sent more than it may.
+    """
 
     def __init__(self, rates: Rates) -> None:
         self._rates = rates
-        self._most_messages = BURST_S * rates.messages_per_s + BURST_TASKS * rates.task_messages
-        self._most_bytes = BURST_S * rates.bytes_per_s + BURST_TASKS * rates.task_bytes
-        self.messages, self.size_bytes = self._most_messages, self._most_bytes
+        self._most = Grant(
+            BURST_S * rates.messages_per_s + BURST_TASKS * rates.task_messages,
+            BURST_S * rates.bytes_per_s + BURST_TASKS * rates.task_bytes,
+        )
+        self._left = self._most
+        self._before_the_last_look = self._since_the_last_look = Grant()
 
     def asked(self) -> None:
-        self._grow(MESSAGES_OF_AN_ASK, BYTES_OF_AN_ASK)
+        self._since_the_last_look = self._since_the_last_look.and_(MESSAGES_OF_AN_ASK, BYTES_OF_AN_ASK)
 
     def given_a_task(self) -> None:
-        self._grow(self._rates.task_messages, self._rates.task_bytes)
+        self._since_the_last_look = self._since_the_last_look.and_(self._rates.task_messages, self._rates.task_bytes)
 
     def sent(self, messages: float, size_bytes: float, seconds: float) -> None:
-        """In so many seconds, which may be more than a burst. What is overdrawn is worked off in as long as a burst takes to
-        gather, however much it was.
+        """A look: in so many seconds, which may be more than a burst. What is overdrawn is worked off in as long as a burst
+        takes to gather, however much it was.
         """
-        self._grow(self._rates.messages_per_s * seconds - messages, self._rates.bytes_per_s * seconds - size_bytes)
+        earned = self._before_the_last_look.and_(self._rates.messages_per_s * seconds, self._rates.bytes_per_s * seconds)
+        left = self._left.and_(*earned).and_(-messages, -size_bytes)
+        self._left = Grant(*(max(min(now, most), -most) for now, most in zip(left, self._most, strict=True)))
+        self._before_the_last_look, self._since_the_last_look = self._since_the_last_look, Grant()
+
+    @property
+    def messages(self) -> float:
+        return self._in_all.messages
+
+    @property
+    def size_bytes(self) -> float:
+        return self._in_all.size_bytes
 
     @property
     def is_overdrawn(self) -> bool:
-        return self.messages < 0.0 or self.size_bytes < 0.0
+        return min(self._in_all) < 0.0
 
-    def _grow(self, messages: float, size_bytes: float) -> None:
-        self.messages = max(min(self.messages + messages, self._most_messages), -self._most_messages)
-        self.size_bytes = max(min(self.size_bytes + size_bytes, self._most_bytes), -self._most_bytes)
+    @property
+    def _in_all(self) -> Grant:
+        return self._left.and_(*self._before_the_last_look).and_(*self._since_the_last_look)
 
 
 class Pace:

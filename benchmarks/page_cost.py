@@ -98,6 +98,8 @@ def saturated(folder: Path, devices: int, rounds: int, viewers: int | None) -> F
                 looks.append((time.monotonic(), applied, {name: cpu_s(pid) for name, pid in pids.items()}))
                 most_mb = max(most_mb, rss_mb(pids["page"])) if "page" in pids else 0.0
             time.sleep(LOOK_S)
+        if edge.returncode != 0:
+            raise SystemExit(f"The edge server ended with exit code {edge.returncode}: {fleet.log('edge')[-500:]}")
         told = looking.told() if looking is not None else {}
         found = pace_of(lines_of(fleet.run / "ledger.jsonl", 1.0))
     busy = [look for look in looks if rounds // 10 < look[1] < rounds]

@@ -59,6 +59,7 @@ def check(cli: Cli, folder: Path, arguments: tuple[object, ...], words: str) -> 
         (("edge", "--resume", ".", "--rounds", 5), "leave the others out"),
         (("device", "press 1", *DEVICE[2:]), "NAME 'press 1' is not allowed"),
         (("device", "x" * 65, *DEVICE[2:]), "1 to 64 letters"),
+        (("device", "edge", *DEVICE[2:]), "NAME 'edge' is not allowed: it is the edge server's own"),
         ((*DEVICE, "--run", "a.b"), "--run 'a.b' is not allowed"),
         (("device", "press-1", "--no-training", "--samples", 5), "--server URL is needed"),
         (("device", "press-1", "--server", "nats://10.0.0.1:4222", "--no-training", "--samples", 5), "TLS is required"),

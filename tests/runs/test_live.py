@@ -22,6 +22,8 @@ from fedtwin.live.run.live_run import LiveRun
 from fedtwin.live.run.tables import write_records
 from fedtwin.runs import Run
 from fedtwin.twin import Twin
+from tests.live.run.reading_back import as_read
+from tests.live.run.reading_back import start_s as begins_s
 from tests.live.run.test_live_run import CODEC, begun, config_of, deliver, dispatch, weights
 from tests.live.run.test_replay import Driver
 
@@ -71,16 +73,16 @@ def test_the_twin_at_every_moment_is_the_one_the_server_had(seed: int, steps: in
                 run.twin()
             live.close()
             return
-        assert run.twin() == twins[-1]
+        assert run.twin() == as_read(twins[-1], start_s[0])
         for round_, twin in rounds.items():
-            assert run.twin(round=round_) == twin, round_
+            assert run.twin(round=round_) == as_read(twin, start_s[0]), round_
         with pytest.raises(FedtwinError, match=f"has the rounds 0 to {max(rounds)}"):
             run.twin(round=max(rounds) + 1)
         last_of = dict(zip(clocks, twins, strict=True))
         end_s = run._replay.end_s  # type: ignore[attr-defined]
         for clock_s, twin in last_of.items():
             if clock_s <= end_s:
-                assert run.twin(seconds=clock_s) == twin, clock_s
+                assert run.twin(seconds=clock_s) == as_read(twin, start_s[0]), clock_s
         live.close()
 
 
@@ -102,9 +104,26 @@ def test_the_tables_of_a_ledger_are_those_written_at_the_end(tmp_path: Path, see
     assert all(summary[key] == value for key, value in run.summary.items() if key not in ("virtual_time_s", "ended_by"))
     assert_same_tables(run, before)
     assert tables[2].num_rows == run.rounds.num_rows > 0 and run.tasks.num_rows > 0
-    assert run.twin() == before.twin() == live.core.twin
+    assert run.twin() == before.twin() == as_read(live.core.twin, begins_s(tmp_path / "run"))
     assert np.array_equal(run.weights["w"], live.model.served.floats)
     assert np.array_equal(before.weights["w"], live.model.weights.floats), "while it goes on: what devices download"
+
+
+def test_facts_of_the_twin_are_by_the_clock_of_the_records(tmp_path: Path) -> None:
+    """An edge server waits for its devices before the run begins: that wait is in the ledger's clock, not in theirs."""
+    live = begun(tmp_path / "run")
+    assert begins_s(tmp_path / "run") > 0.0
+    for _ in range(7):
+        deliver(live, dispatch(live), weights(1.0))
+    live.close()
+    run = open_run(tmp_path / "run")
+    rows = [*run.start.to_pylist(), *run.rounds.to_pylist()]
+    for number, device in enumerate(run.twin().devices):
+        answered_s = [row["clock_s"] for row in rows if row["device"] == number]
+        assert (device.gain is None) == (not answered_s)
+        if device.gain is not None:
+            assert device.gain.learned_s == pytest.approx(max(answered_s), abs=1e-9)
+        assert device.samples.learned_s == 0.0
 
 
 def test_what_is_read_while_it_is_written(tmp_path: Path) -> None:
@@ -137,7 +156,7 @@ def test_a_ledger_whose_lines_are_not_chained_is_still_read(tmp_path: Path) -> N
     live.close()
     ledger = tmp_path / "run" / "ledger.jsonl"
     ledger.write_bytes(unchained(ledger.read_bytes()))
-    assert open_run(tmp_path / "run").twin() == live.core.twin
+    assert open_run(tmp_path / "run").twin() == as_read(live.core.twin, begins_s(tmp_path / "run"))
     with pytest.raises(FedtwinError, match="cannot be resumed: the lines of its ledger are not chained by checksums"):
         opening.resume(tmp_path / "run")
 

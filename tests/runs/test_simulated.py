@@ -117,6 +117,9 @@ def test_a_run_killed_at_any_row_is_a_true_beginning(tmp_path: Path, monkeypatch
         if clock_s < whole.summary["virtual_time_s"] and run.summary["rounds"]:
             last = run.rounds["round"][-1].as_py()
             assert run.twin(round=last - 1) == whole.twin(round=last - 1)
+            assert run.twin() == whole.twin(revision=run.moment().revision), (
+                "a revision is one state, also when more is written"
+            )
         assert run.summary["rounds"] <= rows
         if mode == "sync" and 0 < clock_s < whole.summary["virtual_time_s"]:
             known = run.twin()

@@ -4,8 +4,10 @@ import threading
 from pathlib import Path
 
 import httpx
+import pytest
 
 from fedtwin import Run, open_run
+from fedtwin.live.run import events
 from tests.live.run.test_live_run import begun, deliver, dispatch, weights
 from tests.service.serving import events_of, serving
 
@@ -67,3 +69,57 @@ def test_a_live_run_is_followed_while_it_is_written(tmp_path: Path) -> None:
         assert digest["value"] is not None
     live.close()
     assert not open_run(tmp_path / "run").finished
+
+
+def test_who_comes_back_hears_evaluations_of_models_that_stood_before(tmp_path: Path) -> None:
+    """A worker takes its time: what it says is of an earlier second than that of the last event that was heard."""
+    live = begun(tmp_path / "run")
+    deliver(live, dispatch(live), weights(1.0))
+    stood_s, round_ = live.now_s(), live.core.round
+    deliver(live, dispatch(live), weights(2.0))
+    with serving(tmp_path / "run") as client:
+        revision = client.get("/api/runs/run/fleet").json()["revision"]
+        live.commit(
+            events.Measured(
+                at_s=live.now_s(), version=1, round=round_, model_at_s=stood_s, energy_j=0.0, test_loss=0.5, test_accuracy=0.9
+            )
+        )
+        while not client.get("/api/runs/run/curves").json()["evaluations"]["clock_s"]:
+            pass
+        kinds = [kind for kind, _, _ in events_of(client, "/api/runs/run/events", 1, **{"Last-Event-ID": str(revision)})]
+        assert kinds == ["evaluation"]
+        revision = client.get("/api/runs/run/fleet").json()["revision"]
+        dispatch(live)
+        kinds = [kind for kind, _, _ in events_of(client, "/api/runs/run/events", 1, **{"Last-Event-ID": str(revision)})]
+        assert kinds == ["state"], "it was heard"
+    live.close()
+
+
+GROW = ("queue", "gain_age_s", "cpu_age_s", "staleness")
+
+
+def test_the_fleet_follows_from_the_events_alone(tmp_path: Path) -> None:
+    """What a listener adds up is what the service shows, device by device."""
+    live = begun(tmp_path / "run")
+    with serving(tmp_path / "run") as client:
+        before = client.get("/api/runs/run/fleet").json()
+        for _ in range(5):
+            deliver(live, dispatch(live), weights(1.0))
+        while client.get("/api/runs/run/fleet").json()["model_version"] < 5:
+            pass
+        ((_, _, said),) = events_of(client, "/api/runs/run/events", 1, **{"Last-Event-ID": str(before["revision"])})
+        now = client.get(f"/api/runs/run/fleet?at=revision:{said['revision']}").json()
+        more = {
+            "queue": (said["queue_round"] - before["queue_round"]) * said["min_mean_samples"],
+            "staleness": said["model_version"] - before["model_version"],
+        } | dict.fromkeys(("gain_age_s", "cpu_age_s"), said["seconds"] - before["seconds"])
+        for name, column in now["columns"].items():
+            if name == "trusted":
+                continue
+            for number, value in enumerate(column):
+                old = before["columns"][name][number]
+                grown = old if old is None or name not in GROW else old + more[name]
+                assert said["changed"].get(str(number), {}).get(name, grown) == (
+                    value if not isinstance(value, float) else pytest.approx(value)
+                ), (name, number)
+    live.close()

@@ -43,6 +43,14 @@ def test_intervals_of_errors_in_no_order_hold_nine_times_in_ten(seed: int) -> No
     assert intervals == 50 * (60 - ERRORS_NEEDED) and 0.86 < covered / intervals < 0.97
 
 
+def test_what_is_predicted_to_the_last_digits_is_no_failure() -> None:
+    """Energies that are all but the same: what is left is rounding."""
+    exact = [0.03 * (1 + 1e-15 * (7 * k % 11)) for k in range(400)]
+    record = _walked([0.03] * 400, exact)
+    assert record.covered == record.intervals > 300
+    assert _trusted({"time_s": record, "energy_j": record, "cost": record}, None)[0] is True
+
+
 def test_who_drifts_away_is_marked_and_who_is_only_noisy_is_not() -> None:
     chance = np.random.default_rng(1)
     noisy = _walked([1.0] * 200, (1.0 + 0.3 * chance.standard_normal(200)).tolist())

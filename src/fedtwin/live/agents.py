@@ -19,7 +19,7 @@ from fedtwin.live.device.trainers import Trainer
 from fedtwin.live.event_loop import run_agent
 from fedtwin.live.server.evaluator import Evaluator
 from fedtwin.live.wire.ports import NobodyThereError
-from fedtwin.live.wire.protocol import Command, Order, Ordered, Subjects, check_name, misfit
+from fedtwin.live.wire.protocol import Command, Order, Ordered, Subjects, check_device_name, check_name, misfit
 from fedtwin.live.wire.real import REAL
 from fedtwin.live.wire.troubles import TROUBLES, words_of
 
@@ -55,7 +55,7 @@ def run_device(
     it; ``code_digest``, 16 of its digits or all, names the only code of the run's that is run here.
     """
     check_name("--run", run)
-    check_name("NAME", name)
+    check_device_name(name)
     if radio not in RADIOS:
         raise FedtwinError(f"--radio {radio!r} is not allowed: it must be one of {', '.join(RADIOS)}.")
     if accept_code and insecure and code_digest is None:
@@ -95,7 +95,7 @@ def calibrate(
     the goodput to its broker too. None where it was stopped.
     """
     check_name("--run", run)
-    check_name("NAME", name)
+    check_device_name(name)
     if (config is None) == (not servers):
         raise FedtwinError("One of --config FILE and --server URL is needed: they say what is trained.")
     options = AgentOptions(name, servers or [], trainer, run=run, cpu_hz=cpu_hz, credentials=credentials, insecure=insecure)

@@ -47,8 +47,10 @@ class History:
 
     @property
     def end(self) -> int:
-        """After everything that is written down."""
-        return 2 * self._rows.total + 1
+        """After everything that is written down. The uploads before a row that is not there yet are not: their moment comes
+        with it. Those of a synchronous round are known when it is.
+        """
+        return 2 * self._rows.total + int(self._sync)
 
     def at_round(self, round_: int) -> int:
         """When the round has been opened, by an upload or otherwise, and nobody has been asked yet; 0 is before everything."""

@@ -149,8 +149,7 @@ class LiveRunFolder(Run):
         return replay.at_seconds(seconds)
 
     def _twin_at(self, revision: int) -> Twin:
-        replay = self._started
-        return replay.state.twin if revision == len(replay.clocks_s) else replay.after(revision)
+        return self._started.after(revision)
 
     def _moment_of(self, revision: int) -> Moment:
         replay = self._started

@@ -1,6 +1,8 @@
 """A live run from its ledger: its state, its tables, and the twin it had after every event.
 
 A moment is a number of events. For every device the index keeps the twins it went through, each with the moment it began at.
+
+The ledger's clock begins with the edge server, that of the records with the run: a twin that is given out is by the records'.
 """
 
 from bisect import bisect_right
@@ -17,6 +19,8 @@ from fedtwin.live.run.ledger import LedgerReader
 from fedtwin.live.run.state import State
 from fedtwin.policies import Knobs, Policy, View
 from fedtwin.twin import DeviceTwin, Twin
+
+FACTS = ("samples", "gain", "cpu_hz", "compute_s", "train_loss")
 
 
 class Replay:
@@ -88,7 +92,7 @@ class Replay:
                 self._devices.append(_Life([], []))
             life = self._devices[device]
             life.moments.append(moment)
-            life.twins.append(twin.devices[device])
+            life.twins.append(by_the_records(twin.devices[device], self.book.start_s))
         sums = twin.queue_sum, twin.queue_round_sum, twin.min_mean_samples
         self._fleet.append(_Fleet(moment, len(twin.devices), twin.model_version, *sums))
 
@@ -130,6 +134,14 @@ class _Fleet(NamedTuple):
     queue_sum: float
     queue_round_sum: int
     min_mean_samples: float
+
+
+def by_the_records(device: DeviceTwin, start_s: float) -> DeviceTwin:
+    """With the clock of the records, which began at ``start_s``; what was known before is known since then."""
+    known = {name: fact for name in FACTS if (fact := getattr(device, name)) is not None}
+    return device._replace(
+        **{name: fact._replace(learned_s=max(fact.learned_s - start_s, 0.0)) for name, fact in known.items()}
+    )
 
 
 def _never(view: View, knobs: Knobs) -> float:

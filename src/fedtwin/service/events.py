@@ -5,6 +5,7 @@ A stream keeps nothing: what has changed since a revision is the difference of t
 
 import asyncio
 import re
+from bisect import bisect_right
 from collections.abc import AsyncIterator
 from typing import Any
 
@@ -62,8 +63,8 @@ class _Listener:
         if now is None:
             return []
         before = self._before()
-        since_s = -1.0 if before is None else before.moment.seconds
-        events = [*self._new_evaluations(since_s), *self._new_refusals(since_s)]
+        since = None if before is None else before.moment
+        events = [*self._new_evaluations(run, since), *self._new_refusals(run, since)]
         if before is None or before.moment != now.moment:
             changed = {
                 str(device): one(now, device)
@@ -85,21 +86,24 @@ class _Listener:
         except (UnansweredError, FedtwinError):  # of another run, or of one whose end was lost
             return None
 
-    def _new_evaluations(self, since_s: float) -> list[ServerSentEvent]:
-        every = self._served.evaluations()
-        heard = _until(every, since_s) if self._evaluations is None else self._evaluations
+    def _new_evaluations(self, run: Run, since: Moment | None) -> list[ServerSentEvent]:
+        every, facts = self._served.evaluations(), self._served.facts
+        heard = _until(every, facts.evaluated_at, run, since) if self._evaluations is None else self._evaluations
         self._evaluations = len(every)
         return [_event("evaluation", _evaluation(row)) for row in every[heard:][-MOST_PER_LOOK:]]
 
-    def _new_refusals(self, since_s: float) -> list[ServerSentEvent]:
-        every, names = self._served.refusals(), self._served.names()
-        heard = _until(every, since_s) if self._refusals is None else self._refusals
+    def _new_refusals(self, run: Run, since: Moment | None) -> list[ServerSentEvent]:
+        every, names, facts = self._served.refusals(), self._served.names(), self._served.facts
+        heard = _until(every, facts.refused_at, run, since) if self._refusals is None else self._refusals
         self._refusals = len(every)
         return [_event("refusal", {**row, "name": _name(names, row["device"])}) for row in every[heard:][-MOST_PER_LOOK:]]
 
 
-def _until(rows: list[dict[str, Any]], since_s: float) -> int:
-    return sum(row["clock_s"] <= since_s for row in rows)
+def _until(rows: list[dict[str, Any]], came_with: list[int], run: Run, since: Moment | None) -> int:
+    """How many were there at a moment. In a live run they came with a revision, later than the clock they are of."""
+    if since is None:
+        return 0
+    return bisect_right(came_with, since.revision) if run.is_live else sum(row["clock_s"] <= since.seconds for row in rows)
 
 
 def _differs(before: Seen, now: Seen, device: int) -> bool:

@@ -18,6 +18,8 @@ from fedtwin.service.telling import number_or_none
 WHAT = ("time_s", "energy_j", "cost")
 ERRORS_NEEDED, SHARE = 19, 0.9
 TOO_UNLIKELY = 0.01
+ROUNDING = 1e-9
+"""Of what happened: errors below it are no errors, and in no order that says anything."""
 
 
 class TrackRecord(NamedTuple):
@@ -74,7 +76,8 @@ def _walked(predicted: Sequence[float], actual: Sequence[float]) -> TrackRecord:
         if len(in_order) >= ERRORS_NEEDED:
             out = int((1 - SHARE) / 2 * (len(in_order) + 1) + 1e-9)
             intervals += 1
-            covered += in_order[out - 1] <= error <= in_order[-out]
+            rounding = ROUNDING * abs(happened)
+            covered += in_order[out - 1] - rounding <= error <= in_order[-out] + rounding
         errors.append(error)
         insort(in_order, error)
     return TrackRecord(errors, list(actual), intervals, covered)

@@ -102,4 +102,4 @@ def _values(facts: list[Fact | None]) -> list[Any]:
 
 
 def _ages(facts: list[Fact | None], now_s: float) -> list[float | None]:
-    return [None if fact is None else max(now_s - fact.learned_s, 0.0) for fact in facts]
+    return [None if fact is None else now_s - fact.learned_s for fact in facts]

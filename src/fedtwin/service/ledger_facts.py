@@ -32,6 +32,9 @@ class LedgerFacts:
         self.names: list[str] = []
         self.evaluations: list[dict[str, Any]] = []
         self.refusals: list[dict[str, Any]] = []
+        self.evaluated_at: list[int] = []
+        self.refused_at: list[int] = []
+        """The revisions that these came with: an evaluation is of a model that stood earlier."""
         self.run_name: str | None = None
         self._drained: list[Drained] = []
         self._digests: list[tuple[int, str]] = []
@@ -62,6 +65,10 @@ class LedgerFacts:
                     self._drained.append(Drained(self._events, event.name, True))
                 case events.Steered():
                     self.paused = event.command == "pause" or (self.paused and event.command != "resume")
+                case events.Measured():
+                    self.evaluated_at.append(self._events)
+                case events.Refused():
+                    self.refused_at.append(self._events)
                 case events.Changed():
                     self.changed.append((self._events, event.setting, event.value))
                 case events.Began() | events.Applied() | events.Closed() if event.model_sha256 is not None:
@@ -70,8 +77,10 @@ class LedgerFacts:
                     pass
 
     def _name(self, name: str) -> None:
-        """Devices have numbers in this order; the edge server's own name stays its own."""
-        self.names.append(f"device-{len(self.names)}" if name == EDGE else name)
+        """Devices have numbers in this order. The edge server's own name stays its own: no device of today has it, and none
+        can be called as one of before is then.
+        """
+        self.names.append(f"{EDGE}~" if name == EDGE else name)
 
     def drained_at(self, revision: int) -> frozenset[str]:
         names: set[str] = set()

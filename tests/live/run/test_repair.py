@@ -15,6 +15,7 @@ from fedtwin.live.run.ledger import first_lines, read_events, segment_path
 from fedtwin.live.run.live_run import LiveRun
 from fedtwin.live.run.tables import write_records
 from fedtwin.runs import open_run
+from tests.live.run.reading_back import as_read, start_s
 from tests.live.run.test_live_run import begun, deliver, dispatch, weights
 from tests.live.run.test_round import SYNC, opened
 from tests.live.run.test_trail import FEDBUFF
@@ -124,7 +125,7 @@ def test_damage_is_said_with_what_is_intact_and_repaired(
     newest = folder / "models" / "model-000000000005.safetensors"
     assert (folder / "damaged-1" / newest.name).read_bytes() == before[newest]
     goes_on(again)
-    assert open_run(folder).twin() == again.core.twin
+    assert open_run(folder).twin() == as_read(again.core.twin, start_s(folder))
     opening.resume(folder).close()
 
 

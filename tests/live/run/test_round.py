@@ -10,6 +10,7 @@ from fedtwin.live.run import events, opening
 from fedtwin.live.run.ledger import read_events
 from fedtwin.live.run.live_run import LiveRun
 from fedtwin.live.wire.protocol import Reading
+from tests.live.run.reading_back import as_read, start_s
 from tests.live.run.test_live_run import (
     CODEC,
     TOKENS,
@@ -173,11 +174,11 @@ def test_the_twin_and_the_rows_of_a_run_in_rounds_are_read_back(tmp_path: Path) 
         for task in others:
             assert deliver(live, task, weights(VALUES[task.device])) is None
         live.commit(live.core.drop(live.core.open[first.token], live.now_s()))
-        assert open_run(tmp_path / "run").twin() == live.core.twin, number
+        assert open_run(tmp_path / "run").twin() == as_read(live.core.twin, start_s(tmp_path / "run")), number
         assert live.close_round()
     run = open_run(tmp_path / "run")
-    assert run.twin() == live.core.twin
-    assert [run.twin(round=round_ + 1) for round_ in range(3)] == before
+    assert run.twin() == as_read(live.core.twin, start_s(tmp_path / "run"))
+    assert [run.twin(round=round_ + 1) for round_ in range(3)] == [as_read(twin, start_s(tmp_path / "run")) for twin in before]
     rows = run.rounds.to_pylist()
     assert [row["dropped"] for row in rows] == [True, False, False] * 3
     assert {row["arrived"] for row in rows} == {None}

@@ -18,6 +18,7 @@ from fedtwin.live.run.live_run import LiveRun
 from fedtwin.live.run.snapshots import snapshots_in
 from fedtwin.live.run.tables import write_records
 from fedtwin.live.wire.real import SystemDisk
+from tests.live.run.reading_back import as_read, start_s
 from tests.live.run.test_live_run import CODEC, begun, config_of, deliver, dispatch, weights
 from tests.live.run.test_replay import Driver
 from tests.live.run.test_trail import FEDBUFF, MOMENTUM
@@ -179,7 +180,7 @@ def test_old_segments_can_be_moved_away(tmp_path: Path) -> None:
     again = opening.resume(folder)
     assert write_records(folder, again.core, again.model)["uploads_applied"] == 41
     again.close()
-    assert open_run(folder).finished and open_run(folder).twin() == again.core.twin
+    assert open_run(folder).finished and open_run(folder).twin() == as_read(again.core.twin, start_s(folder))
 
 
 def test_a_repair_cuts_off_whole_segments_and_snapshots_too(tmp_path: Path) -> None:

@@ -15,6 +15,7 @@ from fedtwin.live.run.tables import write_records
 from fedtwin.live.wire.protocol import Decline
 from fedtwin.twin import total_queue
 from tests.live.plant import ledger_of
+from tests.live.run.reading_back import as_read, start_s
 from tests.live.run.test_live_run import CODEC, TOKENS, begun, config_of, deliver, dispatch, next_question, weights
 from tests.live.run.test_progress import replayed
 from tests.live.run.test_trail import FEDBUFF
@@ -157,7 +158,7 @@ def test_costs_are_what_they_would_have_been_with_the_new_weight_and_limits(tmp_
             live.change(setting, value)
         assert same_when_replayed(live)
         both.append(costs(live))
-        assert open_run(live.folder).twin() == live.core.twin
+        assert open_run(live.folder).twin() == as_read(live.core.twin, start_s(live.folder))
         live.close()
     assert both[0] == pytest.approx(both[1], rel=1e-6) and min(both[0]) > 0
 
@@ -207,7 +208,7 @@ def test_queues_grow_by_the_new_least_from_now_on(tmp_path: Path) -> None:
     assert total_queue(live.core.twin, next_ + 10) == pytest.approx(before + 10 * 2.0 * 3)
     assert live.core.twin.queue_sum == pytest.approx(sum(device.queue for device in live.core.twin.devices))
     early = open_run(live.folder).twin(round=3)
-    assert early.min_mean_samples == 7.0 and open_run(live.folder).twin() == live.core.twin
+    assert early.min_mean_samples == 7.0 and open_run(live.folder).twin() == as_read(live.core.twin, start_s(live.folder))
     live.close()
 
 

@@ -16,7 +16,7 @@ from fedtwin.live.run.gathering import features_of
 from fedtwin.live.server.allowance import Pace
 from fedtwin.live.server.context import EdgeContext
 from fedtwin.live.wire.ports import Incoming, TransportError
-from fedtwin.live.wire.protocol import NAME, Hello, Telemetry, Welcome, misfit
+from fedtwin.live.wire.protocol import EDGE, NAME, Hello, Telemetry, Welcome, misfit
 from fedtwin.live.wire.settings import shared_settings
 
 HELLOS_PER_S, HELLOS_AT_ONCE = 2.0, 20.0
@@ -80,6 +80,8 @@ class Membership:
     def _unwelcome(self, name: str, hello: Hello) -> str | None:
         if not re.fullmatch(NAME, name):
             return "name: 1 to 64 letters, digits, - and _ are allowed"
+        if name == EDGE:
+            return "name: edge is the edge server's own"
         if hello.samples is not None and hello.samples > self._most_samples:
             return f"samples: {hello.samples} is over fleet.samples_max = {self._most_samples}"
         return self._unfit(name, hello) or (None if hello.tensors is None else self._other_model(hello.tensors))

@@ -14,10 +14,10 @@ from fedtwin.live.run.events import Event
 from fedtwin.live.run.live_run import LiveRun
 from fedtwin.live.server.allowance import BURST_S, Allowance, Rates
 from fedtwin.live.server.context import EdgeContext
-from fedtwin.live.wire.protocol import MESSAGE_SLACK_BYTES, NAME
+from fedtwin.live.wire.protocol import EDGE, MESSAGE_SLACK_BYTES, NAME
 
 LOOK_EVERY_S, CONNECTIONS_PER_S, QUIET_S = 0.25, 1000, 0.2
-OWN, UNNAMED = "edge", ""
+UNNAMED = ""
 FLOOD = "flood: it sent far more than it was asked for"
 
 
@@ -115,7 +115,7 @@ class Traffic:
         """
         of_name: dict[str, list[Connection]] = {}
         for one in connections:
-            if one.name != OWN:
+            if one.name != EDGE:
                 of_name.setdefault(_key(one), []).append(one)
         seen, self._seen = self._seen, {one.cid: (one.messages, one.size_bytes) for one in connections}
         if seen is None:

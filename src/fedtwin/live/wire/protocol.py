@@ -13,6 +13,7 @@ from fedtwin.errors import FedtwinError
 
 PROTOCOL_VERSION: Literal[1] = 1
 NAME = r"^[A-Za-z0-9_-]{1,64}$"
+EDGE = "edge"  # the edge server's own name, at the broker and among the things of the twin's service
 FAREWELL = b"farewell"  # on ``call``: the edge server ends, and its broker perhaps with it
 TOKEN_HEADER = "Fedtwin-Token"
 MESSAGE_SLACK_BYTES = 4096  # headers and JSON beside a model in one message
@@ -366,6 +367,12 @@ def check_name(what: str, name: str) -> None:
     """Of a run or a device."""
     if not re.fullmatch(NAME, name):
         raise FedtwinError(f"{what} {name!r} is not allowed: 1 to 64 letters, digits, - and _.")
+
+
+def check_device_name(name: str) -> None:
+    check_name("NAME", name)
+    if name == EDGE:
+        raise FedtwinError(f"NAME {name!r} is not allowed: it is the edge server's own.")
 
 
 def with_body(message: Message, body: bytes) -> list[bytes]:

@@ -75,15 +75,17 @@ function applyChanges() {
   tellViews();
 }
 
-// Who is not named has grown in queue and in age only, by as much as the rounds and the clock tell. Everything is made anew,
+// Who is not named has grown in queue, in age and in staleness only, by as much as the rounds, the clock and the model's version tell. Everything is made anew,
 // because what is the same object is not drawn again.
 function later(shown, { changed = {}, ...said }) {
   const columns = { ...shown.columns };
   for (const name of Object.keys(columns)) columns[name] = [...columns[name]];
   const more = (said.queue_round - shown.queue_round) * said.min_mean_samples;
   const wait = said.seconds - shown.seconds;
+  const versions = said.model_version - shown.model_version;
   columns.queue = columns.queue.map((queue) => queue + more);
   for (const name of ["gain_age_s", "cpu_age_s"]) columns[name] = columns[name].map((age) => (age === null ? null : age + wait));
+  columns.staleness = columns.staleness.map((behind) => (behind === null ? null : behind + versions));
   for (const [number, fields] of Object.entries(changed)) {
     for (const [name, value] of Object.entries(fields)) if (columns[name]) columns[name][number] = value;
   }

@@ -76,6 +76,23 @@ def test_a_finished_run_whose_folder_is_another_by_now_is_read_anew(folder: Path
         assert max(task["round"] for task in tasks) == 50 and client.get("/api/runs/run/fleet").json()["round"] == 50
 
 
+@pytest.mark.parametrize("name", ["rounds.parquet", "devices.parquet", "config.toml"])
+def test_a_file_of_a_finished_run_that_is_another_by_now_is_noticed(folder: Path, tmp_path: Path, name: str) -> None:
+    """Only the summary was looked at: a table that was exchanged alone was read as if it were the run's."""
+    run = tmp_path / "run"
+    shutil.copytree(folder, run)
+    with serving(run) as client:
+        assert client.get("/api/runs/run/fleet").status_code == 200
+        other = tmp_path / name
+        other.write_bytes((run / name).read_bytes()[:-1] + b"!")
+        other.replace(run / name)
+        refused = client.get("/api/runs/run/curves")
+        assert refused.status_code == 409, refused.text
+        until(lambda: name in str(listed(client)["unreadable"]), "the damage is found")
+        shutil.copy(folder / name, run / name)
+        until(lambda: client.get("/api/runs/run/curves").status_code == 200, "the run is whole again")
+
+
 def test_runs_of_one_name_are_told_apart(folder: Path, tmp_path: Path) -> None:
     other = simulated(tmp_path / "factory", run__rounds=20, run__engine="readable")
     with serving(folder, other) as client:

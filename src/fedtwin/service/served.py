@@ -1,6 +1,7 @@
 """One run that is served: opened, indexed and followed in a thread of its own, so that who asks never waits for the disk."""
 
 import math
+import os
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -9,9 +10,9 @@ from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
 
 from fedtwin.errors import FedtwinError
-from fedtwin.records.files import SUMMARY_NAME
+from fedtwin.records.files import CONFIG_NAME, SUMMARY_NAME
 from fedtwin.runs import Moment, Run, open_run
-from fedtwin.runs.run import LEDGER_NAME
+from fedtwin.runs.run import LEDGER_NAME, MODEL_NAME, TABLES
 from fedtwin.service.bell import Bell
 from fedtwin.service.ledger_facts import LedgerFacts
 from fedtwin.service.memory import give_memory_back
@@ -21,6 +22,7 @@ from fedtwin.service.telling import UnansweredError
 LOOK_EVERY_S, RETRY_S, LONG_RETRY_S, PATIENCE_S = 0.1, 1.0, 30.0, 20.0
 AT_MOST_EVERY_S = 2.0
 CHANGED = "has been changed since it was read: it is read anew"
+STAMPED = (SUMMARY_NAME, CONFIG_NAME, MODEL_NAME, *(f"{table}.parquet" for table in TABLES))
 MOST_WINDOWS = 3
 REST = 4.0
 """A run that grows is indexed again after so many times as long as that took."""
@@ -266,10 +268,15 @@ class Served:
             self._ended.wait(REST * (time.monotonic() - begun))
 
 
-def _stamp(folder: Path) -> tuple[int, int, int] | None:
-    """Of what a finished run wrote last; None before."""
+def _stamp(folder: Path) -> tuple[tuple[int, int, int] | None, ...] | None:
+    """Of every file that answers are made of, once the run has written its last one; None before."""
+    stamps = [_stamp_of(folder / name) for name in STAMPED]
+    return None if stamps[0] is None else tuple(stamps)
+
+
+def _stamp_of(path: Path) -> tuple[int, int, int] | None:
     try:
-        stat = (folder / SUMMARY_NAME).stat()
+        stat = os.stat(path)
     except OSError:
         return None
     return stat.st_ino, stat.st_mtime_ns, stat.st_size

@@ -53,7 +53,7 @@ class Fleet:
         if head in BY_PATH and part in ("time_s", "age_s", "provenance"):
             known, now_s = BY_PATH[head].known, seen.moment.seconds
             return [shown(known(seen, device), now_s)[part] for device in range(len(names))]
-        own = {"device": list(range(len(names))), "name": names, **self.own}
+        own: dict[str, list[Any]] = {"device": list(range(len(names))), "name": names, **self.own}
         if head == "attributes" and part in own:
             return own[part][: len(names)]
         return [value_at(self.thing(0), path)] * len(names) if names else []

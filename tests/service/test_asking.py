@@ -70,7 +70,9 @@ def test_nobody_who_asks_names_code_also_where_the_owner_of_the_run_is_trusted(
     folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A viewer had any module imported that Python could find."""
-    (tmp_path / "evilpol.py").write_text(f"open({str(tmp_path / 'was-here')!r}, 'w')\nfrom fedtwin.policies.cu_ucb import POLICY\n")
+    (tmp_path / "evilpol.py").write_text(
+        f"open({str(tmp_path / 'was-here')!r}, 'w')\nfrom fedtwin.policies.cu_ucb import POLICY\n"
+    )
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("PYTHONPATH", str(tmp_path))
     with serving_twins(Twins([folder], trust=True)) as client:

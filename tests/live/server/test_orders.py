@@ -41,9 +41,7 @@ def test_runs_of_one_name_take_their_own_orders_only(tmp_path: Path) -> None:
     old.close()
     assert old.core.began is not None and fresh.core.began is not None
     refused = answered(fresh, Order(command="finish", identity=old.core.began.identity))
-    assert not refused.done and refused.words == (
-        "The order is for another run: the run 'main' here is not the one it names."
-    )
+    assert not refused.done and refused.words == ("The order is for another run: the run 'main' here is not the one it names.")
     assert fresh.core.ending is None
     assert answered(fresh, Order(command="pause", identity=fresh.core.began.identity)).done
     assert answered(fresh, Order(command="resume")).done, "who names none means the run that is there"

@@ -66,6 +66,33 @@ def test_a_question_that_nobody_waits_for_is_dropped_and_the_next_is_asked_again
         asking.close()
 
 
+def test_nobody_who_asks_names_code_also_where_the_owner_of_the_run_is_trusted(
+    folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A viewer had any module imported that Python could find."""
+    (tmp_path / "evilpol.py").write_text(
+        f"open({str(tmp_path / 'was-here')!r}, 'w')\nfrom fedtwin.policies.cu_ucb import POLICY\n"
+    )
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path))
+    with serving_twins(Twins([folder], trust=True)) as client:
+        for setting, value in (
+            ("policy.name", "evilpol:POLICY"),
+            ("policy.name", "evilpol"),
+            ("world.channel", "evilpol:POLICY"),
+            ("learning.model", "evilpol:POLICY"),
+            ("code.folder", "elsewhere"),
+        ):
+            question = {"run": "factory", "set": {setting: value}, "rounds": 5, "worlds": 2}
+            answer = client.post("/api/whatif", json=question, timeout=300)
+            assert answer.status_code == 403 and value in answer.json()["error"], answer.text
+        long = client.post("/api/whatif", json={"run": "factory", "set": {"x" * 5000: 1}})
+        assert long.status_code == 400 and len(long.json()["error"]) < 200
+        known = {"run": "factory", "set": {"policy.name": "queue-only"}, "rounds": 5, "worlds": 2}
+        assert client.post("/api/whatif", json=known, timeout=300).status_code == 200
+    assert not (tmp_path / "was-here").exists()
+
+
 def _refused(client: httpx.Client) -> None:
     for question, words in (
         ({"set": {"run.seed": 3}}, "run.seed"),

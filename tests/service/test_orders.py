@@ -4,6 +4,7 @@ import os
 import re
 import signal
 from pathlib import Path
+from typing import Any
 
 import httpx
 import pytest
@@ -52,6 +53,29 @@ def test_an_operator_steers_from_the_page_beside_an_edge_server(tmp_path: Path) 
         os.kill(serving_it[0], signal.SIGKILL)
         fleet.wait_for("applied", count=len(events_of(fleet.run, "applied")) + 5)
         assert fleet.stopped("edge") == 0
+
+
+def test_an_order_names_the_run_it_is_for_and_not_only_what_that_is_called(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """``finish`` for a run that had been stopped long ago ended the one at the broker: both were called main."""
+    given: list[Any] = []
+
+    def order(command: str, servers: list[str], **about: Any) -> str:  # noqa: ARG001
+        given.append(about["identity"])
+        return "done"
+
+    monkeypatch.setattr(agents, "order", order)
+    old, fresh = begun(tmp_path / "old"), begun(tmp_path / "fresh")
+    old.close()
+    assert old.core.began is not None and fresh.core.began is not None and old.name == fresh.name
+    try:
+        with serving(tmp_path / "old", tmp_path / "fresh", broker=Broker(("nats://127.0.0.1:1",))) as client:
+            for name in ("old", "fresh"):
+                assert client.post(f"/api/runs/{name}/orders", json={"order": "finish"}).status_code == 200
+    finally:
+        fresh.close()
+    assert given == [old.core.began.identity, fresh.core.began.identity] and given[0] != given[1]
 
 
 def test_who_cannot_be_reached_is_told_in_a_sentence(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

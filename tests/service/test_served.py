@@ -8,10 +8,11 @@ import httpx
 import pytest
 
 from fedtwin import Run, open_run
+from fedtwin.live.run import opening
 from fedtwin.service.moments import seen
 from fedtwin.service.twins import Twins
 from tests.conftest import until
-from tests.live.run.test_live_run import begun, deliver, dispatch, weights
+from tests.live.run.test_live_run import CODEC, begun, config_of, deliver, dispatch, weights
 from tests.runs.test_simulated import unfinish
 from tests.service.folders import simulated
 from tests.service.serving import serving
@@ -74,6 +75,76 @@ def test_a_finished_run_whose_folder_is_another_by_now_is_read_anew(folder: Path
         until(lambda: listed(client)["rounds"] == 50, "the other run is seen")
         tasks = client.get("/api/runs/run/tasks").json()["tasks"]
         assert max(task["round"] for task in tasks) == 50 and client.get("/api/runs/run/fleet").json()["round"] == 50
+
+
+@pytest.mark.parametrize("name", ["rounds.parquet", "devices.parquet", "config.toml"])
+def test_a_file_of_a_finished_run_that_is_another_by_now_is_noticed(folder: Path, tmp_path: Path, name: str) -> None:
+    """Only the summary was looked at: a table that was exchanged alone was read as if it were the run's."""
+    run = tmp_path / "run"
+    shutil.copytree(folder, run)
+    with serving(run) as client:
+        assert client.get("/api/runs/run/fleet").status_code == 200
+        other = tmp_path / name
+        other.write_bytes((run / name).read_bytes()[:-1] + b"!")
+        other.replace(run / name)
+        refused = client.get("/api/runs/run/curves")
+        assert refused.status_code == 409, refused.text
+        until(lambda: name in str(listed(client)["unreadable"]), "the damage is found")
+        shutil.copy(folder / name, run / name)
+        until(lambda: client.get("/api/runs/run/curves").status_code == 200, "the run is whole again")
+
+
+@pytest.mark.parametrize("how", ["cut", "removed", "replaced"])
+def test_a_ledger_that_loses_lines_while_it_is_read_is_noticed(tmp_path: Path, how: str) -> None:
+    live = begun(tmp_path / "run")
+    for _ in range(3):
+        deliver(live, dispatch(live), weights(1.0))
+    live.close()
+    ledger = tmp_path / "run" / "ledger.jsonl"
+    lines = ledger.read_bytes().splitlines(keepends=True)
+    with serving(tmp_path / "run") as client:
+        whole = client.get("/api/runs/run/fleet").json()["revision"]
+        assert whole == len(lines)
+        if how == "removed":
+            ledger.unlink()
+            until(lambda: listed(client)["unreadable"], "it is said that there is no run any more")
+            assert client.get("/api/runs/run/fleet").status_code == 409
+            return
+        if how == "replaced":
+            (tmp_path / "other").write_bytes(b"".join(lines[:-2]))
+            (tmp_path / "other").replace(ledger)
+        else:
+            with ledger.open("r+b") as file:
+                file.truncate(sum(map(len, lines[:-2])))
+        until(lambda: client.get("/api/runs/run/fleet").json().get("revision") == whole - 2, "what is left is read")
+
+
+def test_what_was_made_of_a_run_is_never_kept_as_if_of_the_next(folder: Path) -> None:
+    """Run and version were read apart: a run taken in between gave its version to what was made of the one before."""
+    twins = Twins([folder])
+    with twins.opened():
+        served = twins.run("factory")
+        assert served.readable
+        old, new = served._now.run, open_run(folder)
+
+        def make(run: Run) -> bool:
+            return run is new
+
+        with served._reading() as (run, now):
+            served._take(new, now.stamp)
+            assert run is old and now.version == served.version - 1
+        assert served.remembered("which", make) is True
+    assert old is not new
+
+
+def test_a_run_that_has_not_started_has_no_moments(tmp_path: Path) -> None:
+    live = opening.begin(tmp_path / "run", config_of(), "main", CODEC.encode(weights(0.0)))
+    with serving(tmp_path / "run") as client:
+        assert client.get("/api/runs/run/fleet").status_code == 200
+        for at in ("round:7", "revision:99", "seconds:5"):
+            answer = client.get("/api/runs/run/fleet", params={"at": at})
+            assert answer.status_code == 404 and "it has not started" in answer.json()["error"], answer.text
+    live.close()
 
 
 def test_runs_of_one_name_are_told_apart(folder: Path, tmp_path: Path) -> None:

@@ -12,6 +12,8 @@ import numpy as np
 import pytest
 
 from fedtwin import Run
+from fedtwin.service.things import Fleet, fleet_of, value_at
+from fedtwin.service.twins import Twins
 from tests.service.folders import simulated
 from tests.service.serving import serving
 from tests.service.test_runs import get
@@ -171,3 +173,52 @@ def test_hostile_names_are_text_and_are_found(tmp_path: Path) -> None:
             answer = client.get("/api/2/things", params={"ids": f"run:{name}"}) if "," not in name else None
             assert answer is None or answer.status_code == 200
         assert client.get("/api/runs/run/fleet").headers["x-content-type-options"] == "nosniff"
+
+
+def test_the_edge_server_is_found_and_sorted_by_what_it_has(client: httpx.Client, run: Run) -> None:
+    """Its properties were compared with their times and ages around them, so with nothing."""
+    version = run.twin().model_version
+    for wanted in (
+        "gt(features/run/properties/round,10)",
+        "gt(features/run/properties/round/value,10)",
+        f"eq(features/model/properties/version,{version})",
+        'eq(features/run/properties/round/provenance,"measured")',
+        'eq(attributes/kind,"edge")',
+    ):
+        assert [item["thingId"] for item in search(client, filter=wanted)["items"]] == ["factory:edge"], wanted
+    first = search(client, option="sort(-features/run/properties/round),size(1)")["items"]
+    assert first[0]["thingId"] == "factory:edge"
+
+
+def test_every_path_of_a_thing_has_the_column_that_its_things_say(folder: Path) -> None:
+    twins = Twins([folder])
+    with twins.opened():
+        fleet = fleet_of(twins.run("factory"), "round:300")
+        assert fleet is not None
+        things = [fleet.thing(device) for device in fleet.devices]
+        paths = {path for thing in (things[0], things[-1]) for path in _paths(thing)}
+        assert len(paths) > 80
+        for path in paths:
+            assert fleet.column(path) == [value_at(thing, path) for thing in things], path
+
+
+def _paths(document: dict[str, Any], before: str = "") -> list[str]:
+    found = []
+    for name, value in document.items():
+        found += _paths(value, f"{before}{name}/") if isinstance(value, dict) else [f"{before}{name}"]
+    return found
+
+
+def test_a_search_with_many_conditions_builds_no_thing_for_each(client: httpx.Client, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Seventy conditions on five thousand devices took twelve seconds."""
+    built: list[int] = []
+    build = Fleet.thing
+
+    def counted(fleet: Fleet, device: int) -> dict[str, Any]:
+        built.append(device)
+        return build(fleet, device)
+
+    monkeypatch.setattr(Fleet, "thing", counted)
+    wanted = f"or({','.join(f'eq(attributes/x{number},1)' for number in range(70))})"
+    assert search(client, filter=wanted) == {"items": []}
+    assert len(built) <= 71

@@ -149,17 +149,21 @@ def order(
     credentials: Path | None = None,
     insecure: bool = False,
     person: str | None = None,
+    identity: str | None = None,
 ) -> str:
     """Steers a run: ``pause``, ``resume``, ``drain`` or ``release`` of a device, ``set`` of a setting, ``finish``.
 
     ``credentials`` is the folder ``operator`` of those that ``provision`` makes. ``person`` is who the ledger is told it was,
-    by default who runs this. Gives the edge server's words; what it does not do is a ``FedtwinError`` with them.
+    by default who runs this. ``identity`` (``Began.identity``) names the one run of this name that is meant. Gives
+    the edge server's words; what it does not do is a ``FedtwinError`` with them.
     """
     check_name("--run", run)
     if device is not None:
         check_name("DEVICE", device)
     try:
-        wanted = Order(command=command, device=device, setting=setting, value=value, person=person or _person())
+        wanted = Order(
+            command=command, device=device, setting=setting, value=value, person=person or _person(), identity=identity
+        )
     except ValidationError as error:
         raise FedtwinError(f"The order cannot be given: {misfit(error)}.") from None
     answer = asyncio.run(_ordered(wanted, servers, run, credentials, insecure))

@@ -40,6 +40,12 @@ class LiveRunFolder(Run):
         named = {} if began is None else {"package_version": began.package_version, "config_hash": began.config_hash}
         return {**described(self.config, NO_ROUNDS), **so_far, **named}
 
+    @property
+    def identity(self) -> str | None:
+        """What tells it from other runs of its name; None before its first line is written."""
+        began = self._replay.state.began
+        return None if began is None else began.identity
+
     @cached_property
     def devices(self) -> pa.Table:
         return read_devices(self.path, self.config, finished=True) if self.finished else self._tables[DEVICES_NAME]

@@ -2,7 +2,7 @@
 
 import asyncio
 import threading
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager, nullcontext
 from functools import lru_cache, partial
 from pathlib import Path
@@ -22,7 +22,7 @@ from fedtwin.service.limits import Limits, body_of
 from fedtwin.service.memory import LARGE_BYTES, give_memory_back
 from fedtwin.service.parameters import checked
 from fedtwin.service.routes import Answer, Asked, Route, find, segments_of
-from fedtwin.service.telling import UnansweredError, encoded
+from fedtwin.service.telling import UnansweredError, encoded, log_unexpected
 from fedtwin.service.twins import Twins
 
 STATIC = Path(__file__).parent / "static"
@@ -54,11 +54,14 @@ def make_app(twins: Twins, routes: Sequence[Route] = ROUTES) -> Starlette:
         try:
             response = await _answered(twins, routes, limits, Request(scope, receive))
         except UnansweredError as reason:
-            response = _refusal(reason.status, reason.sentence, reason.headers)
+            response = _refusal(reason.status, twins.without_folders(reason.sentence), reason.headers)
         except FedtwinError as error:
-            response = _refusal(409, str(error), {})
+            response = _refusal(409, twins.without_folders(str(error)), {})
         except ClientDisconnect:
             return
+        except Exception as error:  # records may hold anything; who asked is told, and the next is answered
+            log_unexpected(f"{scope['method']} {scope['path'][:200]!r}", error)
+            response = _refusal(500, f"It could not be answered, for a reason that is logged: {type(error).__name__}.", {})
         await response(scope, receive, send)
 
     @asynccontextmanager
@@ -94,8 +97,21 @@ async def _answered(twins: Twins, routes: Sequence[Route], limits: Limits, reque
         found = await to_thread.run_sync(partial(_made, route, twins, asked), limiter=limits.threads)
     if isinstance(found, Response):
         return found
-    limits.require_stream(client)
-    return EventSourceResponse(limits.streamed(client, found), ping=HEARTBEAT_S, headers=dict(HEADERS))
+    return _Stream(found, limits.require_stream(client))
+
+
+class _Stream(EventSourceResponse):
+    """Gives its place among the streams back when it ends, also where it never began."""
+
+    def __init__(self, events: AsyncIterator[Any], give_back: Callable[[], None]) -> None:
+        super().__init__(events, ping=HEARTBEAT_S, headers=dict(HEADERS))
+        self._give_back = give_back
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        try:
+            await super().__call__(scope, receive, send)
+        finally:
+            self._give_back()
 
 
 @asynccontextmanager

@@ -10,10 +10,14 @@ from contextlib import suppress
 from multiprocessing import get_context
 from typing import Any
 
+from fedtwin.config import Config
+from fedtwin.config.schema import KIND_OF_PART
 from fedtwin.errors import FedtwinError
 from fedtwin.processes import die_with_the_parent, interrupts_left_to_the_parent, script_left_to_the_parent
+from fedtwin.registry import is_built_in
 from fedtwin.service.telling import UnansweredError
 
+LONGEST_NAME = 100
 MOST_WAITING, LONGEST_S, LOOK_S = 4, 120.0, 0.2
 MOST_ROUNDS, MOST_WORLDS, MOST_ADDED, MOST_TOGETHER = 1_000_000, 1000, 1000, 10_000_000
 BODY: dict[str, Any] = {
@@ -41,6 +45,20 @@ BODY: dict[str, Any] = {
         "seed": {"type": "integer", "minimum": 0, "maximum": 2**53},
     },
 }
+
+
+def require_no_other_code(config: Config, settings: Mapping[str, Any]) -> None:
+    """Who asks names fedtwin's own parts or those of the run: ``--trust`` is in the run's owner, not in who asks."""
+    for setting, value in settings.items():
+        if len(setting) > LONGEST_NAME:
+            raise UnansweredError(400, f"{setting[:LONGEST_NAME]!r}… is no setting: none is so long.")
+        section, _, key = setting.partition(".")
+        if not isinstance(value, str) or value == getattr(getattr(config, section, None), key, None):
+            continue
+        kind = KIND_OF_PART.get(setting)
+        if section == "code" or ":" in value or (kind is not None and not is_built_in(kind, value)):
+            what = f"{setting} = {value[:LONGEST_NAME]!r} is not of fedtwin itself"
+            raise UnansweredError(403, f"{what}: other code than the run's own is not run for who asks here.")
 
 
 def answered(folder: str, question: Mapping[str, Any]) -> dict[str, Any]:

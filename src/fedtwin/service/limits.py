@@ -5,7 +5,7 @@ import json
 import threading
 import time
 from collections import Counter, OrderedDict
-from collections.abc import AsyncIterator
+from collections.abc import Callable
 from typing import Any
 
 from anyio import CapacityLimiter
@@ -63,19 +63,16 @@ class Limits:
         if left < 1.0:
             raise UnansweredError(429, f"More than {REQUESTS_PER_S:g} requests in a second: ask later.", {"Retry-After": "1"})
 
-    async def streamed(self, client: str, events: AsyncIterator[Any]) -> AsyncIterator[Any]:
-        """The events, for whoever ``require_stream`` let in."""
+    def require_stream(self, client: str) -> Callable[[], None]:
+        """Takes a place among the streams, at once; gives what has to be called when the stream is over."""
         with self._lock:
+            if self._streams[client] >= STREAMS_EACH or self._streams.total() >= MOST_STREAMS:
+                raise UnansweredError(429, f"{STREAMS_EACH} streams are open already: close one.", {"Retry-After": "5"})
             self._streams[client] += 1
-        try:
-            async for event in events:
-                yield event
-        finally:
+
+        def give_back() -> None:
             with self._lock:
                 self._streams[client] -= 1
                 self._streams += Counter()  # those without any are forgotten
 
-    def require_stream(self, client: str) -> None:
-        with self._lock:
-            if self._streams[client] >= STREAMS_EACH or self._streams.total() >= MOST_STREAMS:
-                raise UnansweredError(429, f"{STREAMS_EACH} streams are open already: close one.", {"Retry-After": "5"})
+        return give_back

@@ -45,6 +45,8 @@ def seen(served: Served, at: str = "latest") -> Seen | None:
     named = {} if kind == "latest" else {kind: float(number) if kind == "seconds" else int(number)}
     with served.reading() as run:
         if (last := served.latest()) is None:
+            if named:
+                raise UnansweredError(404, f"at = {at!r} is not in the run {served.id!r}: it has not started.")
             return None
         try:
             moment, twin = run.moment(**named), run.twin(**named)  # type: ignore[arg-type]

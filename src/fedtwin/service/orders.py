@@ -58,7 +58,7 @@ def _ordered(twins: Twins, served: Served, command: str, about: dict[str, Any], 
         if not run.is_live or run.finished:
             what = "has ended" if run.is_live else "is a simulation"
             raise UnansweredError(409, f"The run {served.id!r} takes no orders: it {what}.")
-        place = _place(twins, run)
+        place, identity = _place(twins, run), _identity(run)
     from fedtwin.live.agents import order
 
     name = served.facts.run_name or "main"
@@ -71,10 +71,20 @@ def _ordered(twins: Twins, served: Served, command: str, about: dict[str, Any], 
             credentials=place.credentials,
             insecure=place.insecure,
             person=person,
+            identity=identity,
             **about,
         )
     except FedtwinError as error:
         raise UnansweredError(409, str(error)) from None
+
+
+def _identity(run: Run) -> str:
+    """At the broker there may be another run of the same name by now."""
+    from fedtwin.runs.live import LiveRunFolder
+
+    if not isinstance(run, LiveRunFolder) or (identity := run.identity) is None:
+        raise UnansweredError(409, "The run takes no orders yet: its ledger does not say which run it is.")
+    return identity
 
 
 def _place(twins: Twins, run: Run) -> Broker:

@@ -23,7 +23,7 @@ def listed(served: Served) -> dict[str, Any]:
     except UnansweredError as reason:
         return {"id": served.id, **dict.fromkeys(KEYS), "unreadable": reason.sentence}
     except FedtwinError as error:
-        return {"id": served.id, **dict.fromkeys(KEYS), "unreadable": str(error)}
+        return {"id": served.id, **dict.fromkeys(KEYS), "unreadable": served.without_folder(str(error))}
     return {"id": served.id, **told, "unreadable": served.trouble}
 
 

@@ -72,7 +72,7 @@ def _of_a_simulation(run: Run) -> Compared:
     mean_cpu_hz, samples = _known_before(run.twin(round=first), rows)
     taken = np.flatnonzero(~rows["declined"].astype(bool))
     predict = predictor(run, run.config, rule)
-    known_gain = rows["known_gain"].astype(float)
+    known_gain, mean_cpu_hz = _or_nan(rows["known_gain"].astype(float)), _or_nan(mean_cpu_hz)
     found = [
         predict(int(rows["device"][row]), float(known_gain[row]), float(mean_cpu_hz[row]), float(samples[row]))
         for row in taken.tolist()
@@ -107,6 +107,12 @@ def _known_before(twin: Twin, rows: dict[str, Any]) -> tuple[Floats, Floats]:
         before = np.concatenate([[-1], last[:-1]]) if len(own) else last
         samples[own] = np.where(before >= 0, rows["samples"][own][before], known.samples.value)
     return mean, samples
+
+
+def _or_nan(column: Floats) -> Floats:
+    """What no radio and no CPU has is left out of the comparison, as what is unknown."""
+    with np.errstate(invalid="ignore"):
+        return np.where(np.isfinite(column) & (column > 0), column, np.nan)
 
 
 def of_every_device(device: NDArray[np.int64], devices: int) -> list[NDArray[np.int64]]:

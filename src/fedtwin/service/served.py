@@ -1,6 +1,7 @@
 """One run that is served: opened, indexed and followed in a thread of its own, so that who asks never waits for the disk."""
 
 import math
+import os
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -9,14 +10,14 @@ from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
 
 from fedtwin.errors import FedtwinError
-from fedtwin.records.files import SUMMARY_NAME
 from fedtwin.runs import Moment, Run, open_run
 from fedtwin.runs.run import LEDGER_NAME
 from fedtwin.service.bell import Bell
 from fedtwin.service.ledger_facts import LedgerFacts
 from fedtwin.service.memory import give_memory_back
 from fedtwin.service.names import names_of
-from fedtwin.service.telling import UnansweredError
+from fedtwin.service.stamps import fingerprint, has_lost_lines, ledger_files, stamp_of
+from fedtwin.service.telling import UnansweredError, log_unexpected
 
 LOOK_EVERY_S, RETRY_S, LONG_RETRY_S, PATIENCE_S = 0.1, 1.0, 30.0, 20.0
 AT_MOST_EVERY_S = 2.0
@@ -37,6 +38,15 @@ class _MadeOnce(NamedTuple):
 
 
 NOTHING_MADE = _MadeOnce(-1, -math.inf, 0.0, None)
+
+
+class _Now(NamedTuple):
+    """The run that is served, its version, the stamp of its files and what was made of it: always read together."""
+
+    run: Run | None
+    version: int
+    stamp: Any
+    made: dict[Any, _MadeOnce]
 
 
 class _Stand(NamedTuple):
@@ -65,16 +75,13 @@ class Served:
     def __init__(self, name: str, folder: Path) -> None:
         self.id, self.folder = name, folder
         self.bell, self.facts = Bell(), LedgerFacts()
-        self.version = 0
         self.trouble: str | None = None
         self.glance: Run | None = None
         """A finished simulation before its index is there: its settings and its summary."""
         self._lock = threading.RLock()
         self._at_work: dict[Any, threading.Lock] = {}
         self._ready, self._ended = threading.Event(), threading.Event()
-        self._run: Run | None = None
-        self._stamp: Any = None
-        self._made: dict[Any, _MadeOnce] = {}
+        self._now = _Now(None, 0, None, {})
         self._making: set[Any] = set()
         self._thread = threading.Thread(target=self._keep_up, name=f"reads {name}", daemon=True)
 
@@ -94,21 +101,31 @@ class Served:
     def closed(self) -> bool:
         return self._ended.is_set()
 
+    @property
+    def version(self) -> int:
+        return self._now.version
+
     @contextmanager
     def reading(self) -> Iterator[Run]:
         """The run, once it has been opened; until then, and where it cannot be read, the reason."""
+        with self._reading() as (run, _):
+            yield run
+
+    @contextmanager
+    def _reading(self) -> Iterator[tuple[Run, _Now]]:
         if not self._ready.wait(PATIENCE_S):
             raise UnansweredError(503, f"The run {self.id!r} is still being read: ask again.", {"Retry-After": "5"})
-        run = self._run
-        if run is None:
+        now = self._now
+        if now.run is None:
             raise UnansweredError(409, self.trouble or f"The run {self.id!r} cannot be read.")
-        if run.finished and self._stamp != _stamp(self.folder):
+        if now.run.finished and now.stamp != stamp_of(self.folder):
             raise UnansweredError(409, f"The run {self.id!r} {CHANGED}.", {"Retry-After": "2"})
-        if not run.is_live:
-            yield run
+        if not now.run.is_live:
+            yield now.run, now
             return
         with self._lock:
-            yield self._run or run
+            newest = self._now if self._now.run is not None else now
+            yield newest.run or now.run, newest
 
     @property
     def is_indexed(self) -> bool:
@@ -117,16 +134,16 @@ class Served:
     @property
     def readable(self) -> bool:
         """Whether there is anything to read, by now."""
-        return self._ready.wait(PATIENCE_S) and self._run is not None
+        return self._ready.wait(PATIENCE_S) and self._now.run is not None
 
     def remembered(self, key: Any, make: Callable[[Run], Made], *, lasting: bool = False) -> Made:
         """What was made of the run as it stands; of one that grows, what was made a moment ago, if making it takes long: a live
         run is written on only while nobody holds it. What is ``lasting`` is made once.
         """
-        with self.reading() as run:
-            if (made := self._still_good(key, run, lasting=lasting)) is not None:
+        with self._reading() as (run, now):
+            if (made := _still_good(now, key, run, lasting=lasting)) is not None:
                 return made.found  # type: ignore[no-any-return]
-            stand = self._stand()
+            stand = _Stand(now.made, now.version, time.monotonic())
             return stand.keep(key, make(run))
 
     def made_of_tables(self, key: Any, make: Callable[[Run], Made]) -> Made:
@@ -134,27 +151,18 @@ class Served:
         time, so that who waits finds it made; not for who is ``reading``, which others would wait for.
         """
         with self._at_work.setdefault(key[0] if isinstance(key, tuple) else key, threading.Lock()):
-            with self.reading() as run:
-                if (made := self._still_good(key, run)) is not None:
+            with self._reading() as (run, now):
+                if (made := _still_good(now, key, run)) is not None:
                     return made.found  # type: ignore[no-any-return]
-                stand, resting = self._stand(), run.at_rest()
+                stand, resting = _Stand(now.made, now.version, time.monotonic()), run.at_rest()
             return stand.keep(key, make(resting))
-
-    def _stand(self) -> _Stand:
-        return _Stand(self._made, self.version, time.monotonic())
-
-    def _still_good(self, key: Any, run: Run, *, lasting: bool = False) -> _MadeOnce | None:
-        made = self._made.get(key)
-        if made is None:
-            return None
-        rest_s = min(20 * made.took_s, 60.0) if run.is_live else min(REST * made.took_s, 5.0)
-        return made if made.version == self.version or lasting or time.monotonic() - made.at < rest_s else None
 
     def lately(self, key: Any, make: Callable[[Run], Made]) -> Made | None:
         """Of the tables, made by a thread: what it made last, None before that. Nobody waits."""
-        made = self._made.get(key, NOTHING_MADE)
+        now = self._now
+        made = now.made.get(key, NOTHING_MADE)
         old = time.monotonic() - made.at > max(AT_MOST_EVERY_S, 10 * REST * made.took_s)
-        if made.version != self.version and old and key not in self._making:
+        if made.version != now.version and old and key not in self._making:
             self._making.add(key)
             threading.Thread(target=self._make, args=(key, make), name=f"makes {key} of {self.id}", daemon=True).start()
         return made.found  # type: ignore[no-any-return]
@@ -163,6 +171,8 @@ class Served:
         try:
             with suppress(UnansweredError, FedtwinError):
                 self.made_of_tables(key, make)
+        except Exception as error:  # records may hold anything; who asks for it is told
+            log_unexpected(f"{key} of {self.id}", error)
         finally:
             self._making.discard(key)
 
@@ -209,35 +219,43 @@ class Served:
                 self._fail(f"{str(self.folder)!r} cannot be read: {error.strerror or error}.")
             except Exception as error:  # a folder may hold anything; the server goes on, and says what it met
                 self._fail(f"{str(self.folder)!r} cannot be read: {type(error).__name__}.")
-            self._ended.wait(RETRY_S if self._run is None else LONG_RETRY_S)
+            self._ended.wait(RETRY_S if self._now.run is None else LONG_RETRY_S)
 
     def _until_it_is_another(self) -> None:
-        """A finished run stays as it is. If its folder holds another one by now, nothing of it holds any more."""
-        while not self._ended.is_set() and self._stamp == _stamp(self.folder):
+        """A finished run stays as it is. If its folder holds another one by now, nothing of it holds any more; nor of a ledger
+        that has lost lines.
+        """
+        run, _, stamp, _ = self._now
+        while not self._ended.is_set() and run is not None and run.finished and stamp == stamp_of(self.folder):
             self._ended.wait(RETRY_S)
         with self._lock:
             self._ready.clear()
-            self._run, self.glance, self.trouble = None, None, f"The run {self.id!r} {CHANGED}."
-            self._made = {}
-            self.version += 1
+            self.glance, self.trouble = None, f"The run {self.id!r} {CHANGED}."
+            self._now = _Now(None, self._now.version + 1, None, {})
 
     def _fail(self, sentence: str) -> None:
         """What was read before stays; the sentence says why there is no more."""
-        self.trouble = sentence.replace(str(self.folder), self.folder.name)
+        self.trouble = self.without_folder(sentence)
         self._ready.set()
         self.bell.ring()
 
+    def without_folder(self, sentence: str) -> str:
+        """Where a run lies is nobody's business who only looks at it."""
+        return sentence.replace(str(self.folder), self.folder.name) if os.sep in str(self.folder) else sentence
+
     def _take(self, run: Run, stamp: Any) -> None:
         with self._lock:
-            self._run, self._stamp, self.trouble = run, stamp, None
-            self.version += 1
+            self._now, self.trouble = self._now._replace(run=run, version=self._now.version + 1, stamp=stamp), None
         self._ready.set()
         self.bell.ring()
 
     def _follow_live(self) -> None:
         next_news, self.facts = open_run(self.folder).reporter(), LedgerFacts()
+        ledger = ledger_files(self.folder)
         while not self._ended.is_set():
-            stamp = _stamp(self.folder)
+            before, ledger, stamp = ledger, ledger_files(self.folder), stamp_of(self.folder)
+            if stamp is None and has_lost_lines(before, ledger):
+                return
             with self._lock:
                 if news := next_news():
                     self.facts.happened(news)
@@ -249,11 +267,11 @@ class Served:
     def _follow_simulation(self) -> None:
         seen: Any = None
         while not self._ended.is_set():
-            stands = _fingerprint(self.folder)
+            stands = fingerprint(self.folder)
             if stands == seen:
                 self._ended.wait(LOOK_EVERY_S)
                 continue
-            begun, stamp, run = time.monotonic(), _stamp(self.folder), open_run(self.folder)
+            begun, stamp, run = time.monotonic(), stamp_of(self.folder), open_run(self.folder)
             if run.finished:
                 self.glance = run
             if run.config.run.records or not run.finished:
@@ -266,22 +284,9 @@ class Served:
             self._ended.wait(REST * (time.monotonic() - begun))
 
 
-def _stamp(folder: Path) -> tuple[int, int, int] | None:
-    """Of what a finished run wrote last; None before."""
-    try:
-        stat = (folder / SUMMARY_NAME).stat()
-    except OSError:
+def _still_good(now: _Now, key: Any, run: Run, *, lasting: bool = False) -> _MadeOnce | None:
+    made = now.made.get(key)
+    if made is None:
         return None
-    return stat.st_ino, stat.st_mtime_ns, stat.st_size
-
-
-def _fingerprint(folder: Path) -> frozenset[tuple[str, int, int]]:
-    """Changes whenever a file of the run does."""
-    found = []
-    for place in (folder, folder / "rounds.parquet"):
-        with suppress(OSError):
-            for path in place.iterdir():
-                with suppress(OSError):
-                    stat = path.stat()
-                    found.append((str(path), stat.st_mtime_ns, stat.st_size))
-    return frozenset(found)
+    rest_s = min(20 * made.took_s, 60.0) if run.is_live else min(REST * made.took_s, 5.0)
+    return made if made.version == now.version or lasting or time.monotonic() - made.at < rest_s else None

@@ -105,12 +105,16 @@ def _tls(where: Listening) -> dict[str, Any]:
     if where.certificate is None or where.key is None:
         return {}
     try:
-        ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER).load_cert_chain(where.certificate, where.key)
+        ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER).load_cert_chain(where.certificate, where.key, _no_pass_phrase)
     except (OSError, ssl.SSLError) as error:
         why = getattr(error, "reason", None) or error.strerror or "they do not fit"
         files = f"--cert {str(where.certificate)!r} and --key {str(where.key)!r}"
         raise FedtwinError(f"{files} cannot be used: {why}.") from None
     return {"ssl_certfile": str(where.certificate), "ssl_keyfile": str(where.key)}
+
+
+def _no_pass_phrase() -> str:
+    raise FedtwinError("--key is encrypted, and nobody is there to type its pass phrase: give a key without one.")
 
 
 def _socket(where: Listening) -> socket.socket:
@@ -120,6 +124,7 @@ def _socket(where: Listening) -> socket.socket:
         listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         listening.bind(address)
         listening.listen(socket.SOMAXCONN)
-    except OSError as error:
-        raise FedtwinError(f"--host {where.host} --port {where.port} cannot be listened at: {error.strerror}.") from None
+    except (OSError, UnicodeError) as error:
+        why = error.strerror if isinstance(error, OSError) else "this is no name of a host"
+        raise FedtwinError(f"--host {where.host[:100]} --port {where.port} cannot be listened at: {why}.") from None
     return listening

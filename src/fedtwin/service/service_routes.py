@@ -5,6 +5,7 @@ from typing import Any
 from fedtwin import __version__
 from fedtwin.service.access import COOKIE
 from fedtwin.service.asking import BODY as QUESTION
+from fedtwin.service.asking import require_no_other_code
 from fedtwin.service.fidelity import fidelity
 from fedtwin.service.orders import BODY as ORDER
 from fedtwin.service.orders import desire, give
@@ -47,6 +48,7 @@ def _whatif(twins: Twins, asked: Asked) -> Any:
     names = {name: number for number, name in enumerate(served.names())}
     question["without"] = [names.get(one, one) if isinstance(one, str) else one for one in question.get("without", [])]
     with served.reading() as run:
+        require_no_other_code(run.config, question.get("set", {}))
         if "policy.name" in run.config.own_code and not twins.trust:
             own = f"policy.name = {run.config.policy.name!r} is code of the run's owner"
             raise UnansweredError(403, f"{own}: its futures are played with --trust only.")

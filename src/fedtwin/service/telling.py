@@ -1,6 +1,7 @@
 """What the service answers with: JSON, or a status and one sentence where it cannot."""
 
 import json
+import logging
 import math
 from collections.abc import Iterable
 from typing import Any
@@ -14,6 +15,12 @@ class UnansweredError(Exception):
     def __init__(self, status: int, sentence: str, headers: dict[str, str] | None = None) -> None:
         super().__init__(sentence)
         self.status, self.sentence, self.headers = status, sentence, headers or {}
+
+
+def log_unexpected(where: str, error: Exception) -> None:
+    """One line, whatever the error says of itself."""
+    words = " ".join(str(error).split())[:300]
+    logging.getLogger("fedtwin.service").error("%s: %s: %s", where, type(error).__name__, words)
 
 
 def encoded(value: Any) -> bytes:

@@ -1,7 +1,9 @@
 """Devices and edge server as things in the shape of Eclipse Ditto's."""
 
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
 
 from fedtwin.runs import Run
 from fedtwin.service.edge_thing import edge_features
@@ -17,7 +19,8 @@ POLICY = "fedtwin:run"
 """Who may read or steer is a matter of tokens; Ditto's things name a policy, so there is a name."""
 
 
-class Fleet(NamedTuple):
+@dataclass(frozen=True)
+class Fleet:
     """All things of one run at one moment; ``device`` is −1 for the edge server."""
 
     served: Served
@@ -37,12 +40,27 @@ class Fleet(NamedTuple):
         path = path.removesuffix("/value")
         if path == "thingId":
             return self.ids
-        if path in ("_revision", "revision"):
-            return [self.seen.moment.revision] * len(self.ids)
+        path = "revision" if path == "_revision" else path
+        found = value_at(self._edge, path)
+        return [*self._of_devices(path), found["value"] if isinstance(found, dict) and "value" in found else found]
+
+    def _of_devices(self, path: str) -> list[Any]:
+        """Without building every thing: what is not looked for here is the same in all of them."""
+        names, seen = self.seen.names, self.seen
         if path in BY_PATH:
-            known = BY_PATH[path].known
-            return [*(known(self.seen, device).value for device in range(len(self.seen.names))), None]
-        return [value_at(self.thing(device), path) for device in self.devices]
+            return [BY_PATH[path].known(seen, device).value for device in range(len(names))]
+        head, _, part = path.rpartition("/")
+        if head in BY_PATH and part in ("time_s", "age_s", "provenance"):
+            known, now_s = BY_PATH[head].known, seen.moment.seconds
+            return [shown(known(seen, device), now_s)[part] for device in range(len(names))]
+        own: dict[str, list[Any]] = {"device": list(range(len(names))), "name": names, **self.own}
+        if head == "attributes" and part in own:
+            return own[part][: len(names)]
+        return [value_at(self.thing(0), path)] * len(names) if names else []
+
+    @cached_property
+    def _edge(self) -> dict[str, Any]:
+        return self.thing(-1)
 
     def thing(self, device: int) -> dict[str, Any]:
         moment = self.seen.moment

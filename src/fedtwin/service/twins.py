@@ -57,6 +57,11 @@ class Twins:
         end = time.monotonic() + patience_s
         return any(served.still_reads(max(end - time.monotonic(), 0.0)) for served in self.runs.values())
 
+    def without_folders(self, sentence: str) -> str:
+        for served in self.runs.values():
+            sentence = served.without_folder(sentence)
+        return sentence
+
     def run(self, name: str) -> Served:
         if name not in self.runs:
             raise UnansweredError(404, f"There is no run {name[:100]!r}: served are {', '.join(self.runs)}.")

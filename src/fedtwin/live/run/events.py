@@ -3,6 +3,7 @@
 ``at_s`` is the run's clock: wall seconds since the run began, over its time scale.
 """
 
+import hashlib
 from typing import Annotated, Literal, NamedTuple
 
 from pydantic import BaseModel, ConfigDict, Field, TypeAdapter
@@ -29,6 +30,11 @@ class Began(_Event):
     model_bytes: int
     model_sha256: str | None = None
     config: str | None = None
+
+    @property
+    def identity(self) -> str:
+        """Tells the run from all others of its name; an edge server and a reader of its folder find the same."""
+        return hashlib.sha256(f"{self.run} {self.wall_s!r} {self.config_hash} {self.model_sha256}".encode()).hexdigest()
 
 
 class Joined(_Event):

@@ -39,6 +39,7 @@ class Orders:
             return
         try:
             order = Order.model_validate_json(message.data)
+            self._require_this_run(order)
             if self._core.ending is not None or self._core.finished:
                 raise FedtwinError(f"The run ends already: {self._core.ending or 'all rounds are played'}.")
             answer = Ordered(done=True, words=(await self._carry_out[order.command](order))[:500])
@@ -50,6 +51,12 @@ class Orders:
         await self._context.settled()
         with suppress(TransportError):
             await message.respond(answer.encoded())
+
+    def _require_this_run(self, order: Order) -> None:
+        """Runs of one name follow each other at a broker: whoever looks at the folder of an earlier one means that one."""
+        began = self._core.began
+        if order.identity is not None and began is not None and order.identity != began.identity:
+            raise FedtwinError(f"The order is for another run: the run {self._run.name!r} here is not the one it names.")
 
     async def _pause(self, order: Order) -> str:
         if self._core.paused:

@@ -331,7 +331,8 @@ class NotEvaluated(Message):
 class Order(Message):
     """What a person wants of the edge server; ``person`` is who gives the order, by his own words.
 
-    ``device``: whom to release or drain. ``setting``: what to set, to this ``value``.
+    ``device``: whom to release or drain. ``setting``: what to set, to this ``value``. ``identity``: which run of that name is
+    meant (``Began.identity``); without, the one that is there.
     """
 
     command: Command
@@ -339,6 +340,7 @@ class Order(Message):
     setting: Annotated[str, Field(max_length=100)] | None = None
     value: Any = None
     person: Annotated[str, Field(max_length=200)] | None = None
+    identity: Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")] | None = None
 
     @model_validator(mode="after")
     def _what_it_is_about(self) -> "Order":

@@ -25,7 +25,7 @@ def of(buffer_size: int = 3, mixing: float = 0.6, **own: Any) -> dict[str, Any]:
 
 def by_the_paper(given: list[Upload], buffer_size: int, mixing: float, devices: int) -> list[Any]:
     """Algorithm 2 with nothing saved: the whole cache is looked at in every step, in double precision."""
-    w, cache, found = np.ones(SIZE), {}, []
+    w, cache, found = np.ones(SIZE), dict[int, Any](), []
     for first in range(0, len(given) - buffer_size + 1, buffer_size):
         some = given[first : first + buffer_size]
         heard = np.array([cache[n] for n in sorted(cache)]).reshape(-1, SIZE)

@@ -36,10 +36,9 @@ PARTITIONS: dict[str, Settings] = {
     "Dirichlet(0.3)": {"learning.partition": "dirichlet", "learning.dirichlet_gamma": 0.3},
     "even": {},
 }
-LEVELS = {"Dirichlet(0.3)": 0.7, "even": 0.8}
+LEVELS = {"Dirichlet(0.3)": 0.7, "even": 0.75}
 RATE, MIXING, SIZE, OWN = ("learning." + name for name in ("learning_rate", "mixing", "buffer_size", "aggregation_settings"))
-RATES = (0.05, 0.1)
-BUFFERS = ({SIZE: 5, MIXING: 1.0}, {SIZE: 10, MIXING: 1.0}, {SIZE: 5, MIXING: 0.5})
+RATES = (0.1, 0.2)
 SYNC = {"run.mode": "sync"}
 EVALUATION = ("partition", "rule", "seed", "clock_s", "energy_j", "test_accuracy", "plain_test_accuracy")
 SEARCHED = ("partition", "rule", "settings", "mean_accuracy", "chosen")
@@ -54,11 +53,11 @@ def tried() -> dict[str, list[Settings]]:
 
     return {
         "fedasync": with_rates(*({MIXING: value} for value in (0.3, 0.6, 0.9))),
-        "change": with_rates(*({MIXING: value} for value in (0.1, 0.2, 0.4))),
-        "fedbuff": with_rates(*BUFFERS),
-        "ca2fl": with_rates(*BUFFERS),
+        "change": with_rates(*({MIXING: value} for value in (0.2, 0.5, 1.0))),
+        "fedbuff": with_rates(*({SIZE: size, MIXING: 1.0} for size in (3, 5, 10))),
+        "ca2fl": with_rates({SIZE: 5, MIXING: 0.5}, *({SIZE: size, MIXING: 1.0} for size in (5, 10))),
         "fadas": with_rates(*({SIZE: 5, f"{OWN}.rate": value} for value in (0.001, 0.003, 0.01))),
-        "fedavg": [{RATE: value, **SYNC} for value in (0.02, 0.05, 0.1, 0.15, 0.2, 0.3)],
+        "fedavg": [{RATE: value, **SYNC} for value in (0.05, 0.1, 0.15, 0.2, 0.3, 0.4)],
         "fedavgm": with_rates(*({f"{OWN}.momentum": value, **SYNC} for value in (0.5, 0.7, 0.9))),
     }
 

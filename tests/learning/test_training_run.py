@@ -67,7 +67,7 @@ def test_a_device_trains_on_as_many_samples_as_it_has_in_its_round(
     assert trained == {(row["round"], row["device"]): row["samples"] for row in rows}
 
 
-@pytest.mark.parametrize("rule", mostly_slow(RULES, "fedasync", "fedavgm", "ca2fl, eight bits beyond four", "fadas"))
+@pytest.mark.parametrize("rule", mostly_slow(RULES, "fedasync", "fedavgm", "ca2fl, eight bits beyond four"))
 def test_executors_agree_to_the_last_bit(tmp_path: Path, rule: str) -> None:
     results = []
     for executor in ("serial", "processes"):

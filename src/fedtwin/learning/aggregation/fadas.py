@@ -32,7 +32,7 @@ class Steps(NamedTuple):
     delay_threshold: Annotated[int, Field(ge=0)] = 1
 
 
-class Moments(NamedTuple):
+class Amsgrad(NamedTuple):
     """m, v, v̂; of the uploads since the last step the sum of changes, their number, and the largest staleness."""
 
     m: Any
@@ -43,12 +43,12 @@ class Moments(NamedTuple):
     delay: int = 0
 
 
-def init(model: Any, settings: Mixing) -> Moments:  # noqa: ARG001
+def init(model: Any, settings: Mixing) -> Amsgrad:  # noqa: ARG001
     nothing = 0.0 * model
-    return Moments(nothing, nothing, nothing, nothing)
+    return Amsgrad(nothing, nothing, nothing, nothing)
 
 
-def apply(state: Moments, model: Any, upload: Upload, settings: Mixing) -> tuple[Moments, Any]:
+def apply(state: Amsgrad, model: Any, upload: Upload, settings: Mixing) -> tuple[Amsgrad, Any]:
     changes = state.changes + (upload.weights - upload.start)
     held, delay, own = state.held + 1, max(state.delay, upload.staleness), settings.own
     if held < settings.buffer_size:
@@ -57,7 +57,7 @@ def apply(state: Moments, model: Any, upload: Upload, settings: Mixing) -> tuple
     m = own.beta1 * state.m + (1.0 - own.beta1) * change
     v = own.beta2 * state.v + (1.0 - own.beta2) * change * change
     v_hat = state.v_hat.clip(min=v)
-    return Moments(m, v, v_hat, 0.0 * model), model + rate_of(delay, own) * m / (v_hat**0.5 + own.epsilon)
+    return Amsgrad(m, v, v_hat, 0.0 * model), model + rate_of(delay, own) * m / (v_hat**0.5 + own.epsilon)
 
 
 def rate_of(delay: int, steps: Steps) -> float:

@@ -15,6 +15,7 @@ from fedtwin.learning.aggregation.held import same_bits
 from fedtwin.learning.aggregation.refusals import newest_counters, refusal
 from fedtwin.learning.layout import Weights
 from fedtwin.registry import AGGREGATORS
+from tests.learning.aggregation import every_rule
 from tests.test_package import loaded_after
 
 MODEL = np.array([1.0, 2.0, 3.0], np.float32)
@@ -122,6 +123,11 @@ def test_settings_that_a_rule_has_not_declared_are_told() -> None:
     assert config.learning is not None and config.learning.aggregation_settings == {"size": 5}
     with pytest.raises(FedtwinError, match=r"learning\.aggregation_settings\.size is not a setting: .* has no settings"):
         aggregation_of(config)
+
+
+def test_every_rule_is_among_those_that_are_resumed_and_run_by_every_executor() -> None:
+    known = {aggregation_of(load_config(overrides=settings)).name for settings in every_rule.RULES.values()}
+    assert known == set(AGGREGATORS) and set(every_rule.EACH_ONCE) <= set(every_rule.RULES)
 
 
 def test_counters_are_kept_not_averaged() -> None:

@@ -135,6 +135,7 @@ def test_what_a_gpu_holds_in_an_order_of_its_own_is_held_in_the_models() -> None
 
 
 @pytest.mark.slow
+@pytest.mark.filterwarnings("ignore:learning.aggregation = 'ca2fl' can step beyond")
 def test_what_a_gpu_holds_in_eight_bits_is_had_back_too() -> None:
     own = {"learning.aggregation_settings.int8_beyond": 0, "learning.buffer_size": 1}
     live, other = learners_as_on_a_gpu(**{"learning.aggregation": "ca2fl", **own})

@@ -14,4 +14,4 @@ def apply(state: Any, model: Any, upload: Upload, settings: Mixing) -> tuple[Any
     return state, model + weight * (upload.weights - upload.start)
 
 
-RULE = Aggregator(no_state, apply, needs_start=True)
+RULE = Aggregator(no_state, apply, needs_start=True, extrapolates=True)

@@ -40,6 +40,10 @@ AGGREGATORS: dict[str, str] = {
     "fedavg": "fedtwin.learning.aggregation.fedavg:RULE",
     "fedbuff": "fedtwin.learning.aggregation.fedbuff:RULE",
     "window": "fedtwin.learning.aggregation.window:RULE",
+    "change": "fedtwin.learning.aggregation.change:RULE",
+    "fedavgm": "fedtwin.learning.aggregation.fedavgm:RULE",
+    "ca2fl": "fedtwin.learning.aggregation.ca2fl:RULE",
+    "fadas": "fedtwin.learning.aggregation.fadas:RULE",
 }
 LOSSES: dict[str, str] = {
     "cross-entropy": "fedtwin.learning.objectives.losses:cross_entropy",

@@ -18,6 +18,7 @@ from fedtwin.learning.data import Dataset
 from fedtwin.learning.partition import training_order
 from fedtwin.sim import Result, resume, simulate
 from tests.conftest import FEDTWIN, Cli, mostly_slow, run_cli
+from tests.learning.aggregation.every_rule import RULES
 
 MODELS = ("model.safetensors", "model-best.safetensors", "model-plain.safetensors")
 FOLDER = ("rounds.parquet", "evaluations.parquet", *MODELS, "summary.json", "start.parquet", "config.toml")
@@ -66,11 +67,11 @@ def test_a_device_trains_on_as_many_samples_as_it_has_in_its_round(
     assert trained == {(row["round"], row["device"]): row["samples"] for row in rows}
 
 
-@pytest.mark.parametrize("scheme", ["CU-UCB", "Sy-fairness"])
-def test_executors_agree_to_the_last_bit(tmp_path: Path, scheme: str) -> None:
+@pytest.mark.parametrize("rule", mostly_slow(RULES, "fedasync", "fedavgm", "ca2fl, eight bits beyond four"))
+def test_executors_agree_to_the_last_bit(tmp_path: Path, rule: str) -> None:
     results = []
     for executor in ("serial", "processes"):
-        config = training(**{"learning.executor": executor, "policy.name": scheme})
+        config = training(**{"learning.executor": executor, **RULES[rule]})
         results.append(simulate(config, out=tmp_path / executor))
     assert model_of(results[0]) == model_of(results[1])
     assert results[0].evaluations == results[1].evaluations

@@ -258,7 +258,7 @@ class LearningConfig(Section):
     staleness_exponent: NotNegative = Field(0.5, description="a of the polynomial (t − τ + 1)^−a")
     hinge_a: NotNegative = Field(10.0, description="slope of the hinge")
     hinge_b: NotNegative = Field(4.0, description="staleness up to which the hinge is 1")
-    buffer_size: Whole = Field(10, ge=1, le=10**6, description="K of FedBuff")
+    buffer_size: Whole = Field(10, ge=1, le=10**6, description="K, uploads that fedbuff, ca2fl and fadas gather for a step")
     average: Literal["ema", "none"] = Field("ema", description="what is served: an average of the model, or the model itself")
     average_half_life: Positive = Field(138.0, description="uploads after which one counts half in the average, at most")
     most_refusals: Whole = Field(0, ge=0, le=10**12, description="uploads that may be refused before the run stops")

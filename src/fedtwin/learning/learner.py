@@ -25,7 +25,7 @@ from fedtwin.learning.global_loss import GlobalLoss
 from fedtwin.learning.kept import KeptModel
 from fedtwin.learning.layout import Weights
 from fedtwin.learning.lessons import lesson_of
-from fedtwin.learning.notices import drawn_more_than_once, notices
+from fedtwin.learning.notices import drawn_more_than_once, notices, variances_out_of_bounds
 from fedtwin.learning.shares import shares_of
 from fedtwin.learning.tasks import task_of
 from fedtwin.learning.trial import errors_as_sentences
@@ -100,8 +100,9 @@ class Learner:
         for sentence in notices(config.learning, data, self._shares):
             warnings.warn(sentence, FedtwinWarning, stacklevel=2)
         self.layout, initial = workload.initial()
-        if charge := undercharged(config, self.layout.bits):
-            warnings.warn(charge, FedtwinWarning, stacklevel=2)
+        for told in (undercharged(config, self.layout.bits), variances_out_of_bounds(self._learning, self._rule, self.layout)):
+            if told is not None:
+                warnings.warn(told, FedtwinWarning, stacklevel=2)
         where = "cuda" if "cuda" in (config.learning.executor, config.learning.device) else "cpu"
         self._global_loss = GlobalLoss(workload, self._shares, where) if config.learning.record_gradient else None
         self._executor: Executor = executor if executor is not None else make_executor(workload)

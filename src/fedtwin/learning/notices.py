@@ -1,10 +1,13 @@
-"""What is worth a sentence about a data set and its partition, though it is legal. NumPy only."""
+"""What is worth a sentence about a data set, its partition or a network, though it is legal. NumPy only."""
 
 import numpy as np
 
 from fedtwin.config import Config, LearningConfig
+from fedtwin.learning.aggregation.at_work import Rule
+from fedtwin.learning.aggregation.average import AveragedRule
 from fedtwin.learning.data import Dataset, load_dataset
 from fedtwin.learning.data.loading import EMBEDDED
+from fedtwin.learning.layout import Layout
 from fedtwin.learning.partition import Indices, held_by_several
 from fedtwin.learning.shares import shares_of
 
@@ -34,6 +37,17 @@ def drawn_more_than_once(learning: LearningConfig, device: int, samples: int, ow
     """Where a device trains on more samples than it owns; the first one that does is named."""
     whose = f"Device {device} owns {owned} samples" if learning.partition == "natural" else f"learning.owned_samples = {owned}"
     return f"{whose}, and device {device} trains on {samples} samples in a round: it draws some of its own more than once."
+
+
+def variances_out_of_bounds(learning: LearningConfig, rule: Rule | AveragedRule, layout: Layout) -> str | None:
+    """Where a rule may step beyond all uploads with what must not be negative."""
+    if not rule.extrapolates or not any(entry.name.endswith("running_var") for entry in layout.entries):
+        return None
+    return (
+        f"learning.aggregation = {rule.name!r} can step beyond what any device uploads, also with the running variances of "
+        f"BatchNorm that learning.model = {learning.model!r} has, which is then of no use: a network without them, such as "
+        "'resnet18-groupnorm', is safe."
+    )
 
 
 def _shared(learning: LearningConfig, data: Dataset, shares: list[Indices]) -> str | None:

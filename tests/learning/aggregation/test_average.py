@@ -16,17 +16,13 @@ from fedtwin.learning.aggregation.at_work import Rule
 from fedtwin.learning.aggregation.average import Averaged, AveragedRule, decay_of
 from fedtwin.learning.aggregation.held import Held, in_memory, same_bits
 from fedtwin.sim import resume, simulate
+from tests.conftest import mostly_slow
+from tests.learning.aggregation import every_rule
 
 HALF_LIFE = 20.0
 SIZE = 5
-SYNC = {"run.mode": "sync"}
-RULES: dict[str, dict[str, Any]] = {
-    "fedasync": {},
-    "fedbuff": {"learning.aggregation": "fedbuff", "learning.buffer_size": 3},
-    "window": {"learning.aggregation": "window", "learning.aggregation_settings.size": 4},
-    "fedavg": SYNC,
-    "one's own": {"learning.aggregation": "tests.live.gathering_rule:RULE"},
-}
+RULES: dict[str, dict[str, Any]] = {**every_rule.RULES, "one's own": {"learning.aggregation": "tests.live.gathering_rule:RULE"}}
+NAMES = mostly_slow(RULES, *every_rule.EACH_ONCE, "one's own")
 FILES = ("evaluations.parquet", "model.safetensors", "model-best.safetensors", "model-plain.safetensors", "summary.json")
 
 
@@ -34,6 +30,10 @@ def averaged(name: str = "fedasync", **changes: Any) -> AveragedRule:
     rule = aggregation_of(load_config(overrides={**RULES[name], "learning.average_half_life": HALF_LIFE, **changes}))
     assert isinstance(rule, AveragedRule)
     return rule
+
+
+def is_synchronous(name: str) -> bool:
+    return RULES[name].get("run.mode") == "sync"
 
 
 def uploads(count: int, vector: Any = np.asarray) -> list[Upload]:
@@ -47,7 +47,7 @@ def followed(name: str, count: int, vector: Any = np.asarray) -> list[tuple[Aver
     state, found = rule.init(model), []
     for number, upload in enumerate(uploads(count, vector)):
         state, model = rule.apply(state, model, upload)
-        if name == "fedavg" and number % 4 == 3:
+        if is_synchronous(name) and number % 4 == 3:
             state, model = rule.close_round(state, model)
         found.append((state, model))
     return found
@@ -96,7 +96,7 @@ def test_it_goes_on_with_the_same_bits_from_what_was_held(name: str, stop: int) 
     state = rule.restore(Held(json.loads(json.dumps(held.form)), [np.array(array) for array in held.arrays]), model)
     for number, upload in list(enumerate(uploads(24)))[stop + 1 :]:
         state, model = rule.apply(state, model, upload)
-        if name == "fedavg" and number % 4 == 3:
+        if is_synchronous(name) and number % 4 == 3:
             state, model = rule.close_round(state, model)
     assert same_bits(rule.hold(state, model), rule.hold(*whole[-1]))
 
@@ -122,7 +122,7 @@ def training(name: str, **changes: Any) -> Any:
     return load_config(overrides={**base, **RULES[name], **changes})
 
 
-@pytest.mark.parametrize("name", RULES)
+@pytest.mark.parametrize("name", NAMES)
 def test_a_run_killed_in_any_round_ends_with_the_same_files(name: str, tmp_path: Path) -> None:
     config = training(name)
     whole = simulate(config, out=tmp_path / "whole")
@@ -140,7 +140,7 @@ def test_a_run_killed_in_any_round_ends_with_the_same_files(name: str, tmp_path:
             assert (tmp_path / str(killed) / file).read_bytes() == (tmp_path / "whole" / file).read_bytes(), (killed, file)
 
 
-@pytest.mark.parametrize("name", RULES)
+@pytest.mark.parametrize("name", NAMES)
 def test_averaging_moves_no_model_that_devices_download(name: str, tmp_path: Path) -> None:
     runs = [simulate(training(name, **{"learning.average": how}), out=tmp_path / how) for how in ("ema", "none")]
     ema, none = ([*run.evaluations] for run in runs)

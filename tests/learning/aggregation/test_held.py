@@ -106,9 +106,9 @@ def test_a_form_that_is_none_is_no_state(form: Any) -> None:
         holder().restore(Held(form, [MODEL]), MODEL)
 
 
-def test_what_a_gpu_holds_in_an_order_of_its_own_is_held_in_the_models() -> None:
-    """Its executor, which trains here on the CPU, pads and turns the vectors; a checkpoint has them as the model's."""
-    settings: dict[str, Any] = {"learning.model": "resnet18", "learning.aggregation": "fedbuff", "radio.update_bits": 3.6e8}
+def learners_as_on_a_gpu(**changes: Any) -> tuple[Learner, Learner]:
+    """Two of the same run, the first with an upload; their executors, which train here on the CPU, pad and turn the vectors."""
+    settings = {"learning.model": "resnet18", "radio.update_bits": 3.6e8, **changes}
     config, data = load_config(overrides=settings), load_dataset("digits")
     workload = make_workload(config, data.shape, data.outputs)
 
@@ -119,6 +119,12 @@ def test_what_a_gpu_holds_in_an_order_of_its_own_is_held_in_the_models() -> None
     assert live._model.floats.shape != (live.layout.float_size,)
     live.downloaded(0, 1)
     assert live.uploaded(0, 1, 0.1) is not None
+    return live, other
+
+
+def test_what_a_gpu_holds_in_an_order_of_its_own_is_held_in_the_models() -> None:
+    """A checkpoint has vectors as the model's."""
+    live, other = learners_as_on_a_gpu(**{"learning.aggregation": "fedbuff"})
     held = live.state(1).aggregator
     assert [array.shape for array in held.arrays] == [(live.layout.float_size,)] * 2, "the changes, and the average"
     other._gathered = other._rule.restore(held, other._model.floats, other._moved(other._executor.adopt))
@@ -126,3 +132,17 @@ def test_what_a_gpu_holds_in_an_order_of_its_own_is_held_in_the_models() -> None
     assert torch.equal(other._gathered.average, live._gathered.average)
     for one in (live, other):
         one.close()
+
+
+@pytest.mark.slow
+@pytest.mark.filterwarnings("ignore:learning.aggregation = 'ca2fl' can step beyond")
+def test_what_a_gpu_holds_in_eight_bits_is_had_back_too() -> None:
+    own = {"learning.aggregation_settings.int8_beyond": 0, "learning.buffer_size": 1}
+    live, other = learners_as_on_a_gpu(**{"learning.aggregation": "ca2fl", **own})
+    held = live.state(1).aggregator
+    other._gathered = other._rule.restore(held, other._model.floats, other._moved(other._executor.adopt))
+    one, its = (learner._gathered.own for learner in (live, other))
+    assert its.last[0].values.dtype == torch.int8 and one.last[0].scale == its.last[0].scale > 0.0
+    assert torch.equal(one.last[0].values, its.last[0].values) and torch.equal(one.total.rounded, its.total.rounded)
+    for learner in (live, other):
+        learner.close()

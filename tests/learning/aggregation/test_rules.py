@@ -13,8 +13,10 @@ from fedtwin.learning.aggregation.fedavg import Sums
 from fedtwin.learning.aggregation.fedbuff import Buffer
 from fedtwin.learning.aggregation.held import same_bits
 from fedtwin.learning.aggregation.refusals import newest_counters, refusal
-from fedtwin.learning.layout import Weights
+from fedtwin.learning.layout import Weights, layout_of
+from fedtwin.learning.notices import variances_out_of_bounds
 from fedtwin.registry import AGGREGATORS
+from tests.learning.aggregation import every_rule
 from tests.test_package import loaded_after
 
 MODEL = np.array([1.0, 2.0, 3.0], np.float32)
@@ -122,6 +124,24 @@ def test_settings_that_a_rule_has_not_declared_are_told() -> None:
     assert config.learning is not None and config.learning.aggregation_settings == {"size": 5}
     with pytest.raises(FedtwinError, match=r"learning\.aggregation_settings\.size is not a setting: .* has no settings"):
         aggregation_of(config)
+
+
+def test_every_rule_is_among_those_that_are_resumed_and_run_by_every_executor() -> None:
+    known = {aggregation_of(load_config(overrides=settings)).name for settings in every_rule.RULES.values()}
+    assert known == set(AGGREGATORS) and set(every_rule.EACH_ONCE) <= set(every_rule.RULES)
+
+
+@pytest.mark.parametrize(
+    ("name", "model", "told"),
+    [("change", "resnet18", True), ("change", "resnet18-groupnorm", False), ("fedasync", "resnet18", False)],
+)
+def test_a_rule_that_may_make_variances_negative_is_told_of(name: str, model: str, told: bool) -> None:
+    config = load_config(overrides={"learning.aggregation": name, "learning.model": model})
+    layout = layout_of({"bn.weight": ((3,), False), **({"bn.running_var": ((3,), False)} if model == "resnet18" else {})})
+    assert config.learning is not None
+    sentence = variances_out_of_bounds(config.learning, aggregation_of(config), layout)
+    assert (sentence is not None) == told
+    assert sentence is None or "learning.model = 'resnet18' has" in sentence
 
 
 def test_counters_are_kept_not_averaged() -> None:

@@ -191,10 +191,12 @@ class Driver:
 OWN_RULE = "tests.live.gathering_rule:RULE"
 
 
-@pytest.mark.parametrize(
-    ("aggregation", "mode"),
-    [("fedasync", "async"), ("fedbuff", "async"), (OWN_RULE, "async"), ("fedavg", "sync"), (OWN_RULE, "sync")],
-)
+QUICK = [("fedasync", "async"), ("fedbuff", "async"), (OWN_RULE, "async"), ("fedavg", "sync"), (OWN_RULE, "sync")]
+QUICK += [("ca2fl", "async")]
+SLOW = [("change", "async"), ("fedavgm", "sync"), ("ca2fl", "sync"), ("fadas", "async"), ("window", "async")]
+
+
+@pytest.mark.parametrize(("aggregation", "mode"), [*QUICK, *(pytest.param(*case, marks=pytest.mark.slow) for case in SLOW)])
 @settings(max_examples=40, deadline=None)
 @given(seed=st.integers(0, 2**32), steps=st.integers(1, 150))
 def test_a_killed_run_comes_back_as_it_was(aggregation: str, mode: str, seed: int, steps: int) -> None:
@@ -202,6 +204,8 @@ def test_a_killed_run_comes_back_as_it_was(aggregation: str, mode: str, seed: in
         more = {"fleet.channels": 2, "learning.aggregation": aggregation, "learning.buffer_size": 3, "live.max_staleness": 9}
         more["policy.name"] = "tests.live.remembering_policy:POLICY"
         more["live.limits_from_fleet"] = ["max_time_s", "max_energy_j"]
+        if aggregation == "ca2fl":
+            more["learning.aggregation_settings.int8_beyond"] = 1
         if mode == "sync":
             more |= {
                 "run.mode": mode,

@@ -16,6 +16,7 @@ from fedtwin.live.run.ledger import read_events
 from fedtwin.live.run.live_run import LiveRun
 from fedtwin.live.run.model import LiveModel, Mixed
 from fedtwin.live.run.trail import MARK_EVERY, Kept
+from tests.learning.aggregation.every_rule import RULES
 from tests.live.run.test_live_run import begun, deliver, dispatch, weights
 
 PLAIN = {"learning.average": "none"}
@@ -23,6 +24,7 @@ MOMENTUM = {**PLAIN, "learning.aggregation": "tests.live.gathering_rule:RULE"}
 FEDBUFF = {**PLAIN, "learning.aggregation": "fedbuff", "learning.buffer_size": 4}
 AVERAGED = {"learning.average": "ema"}
 AVERAGED_FEDBUFF = {**FEDBUFF, **AVERAGED}
+GATHERING = {name: RULES[name] for name in ("change", "ca2fl", "ca2fl, eight bits", "fadas")}
 
 
 def after(folder: Path, uploads: int, settings: dict[str, Any]) -> LiveRun:
@@ -72,8 +74,8 @@ def test_the_state_itself_is_written_once_in_many_uploads(tmp_path: Path) -> Non
 
 @pytest.mark.parametrize(
     "settings",
-    [MOMENTUM, FEDBUFF, AVERAGED, AVERAGED_FEDBUFF],
-    ids=["momentum", "fedbuff", "averaged fedasync", "averaged fedbuff"],
+    [MOMENTUM, FEDBUFF, AVERAGED, AVERAGED_FEDBUFF, *({**PLAIN, **rule} for rule in GATHERING.values())],
+    ids=["momentum", "fedbuff", "averaged fedasync", "averaged fedbuff", *GATHERING],
 )
 @pytest.mark.parametrize("uploads", [1, 3, 4, 5, 16, 17, 18])
 def test_what_was_gathered_is_had_back_also_if_the_last_line_is_lost(

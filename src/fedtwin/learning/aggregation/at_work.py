@@ -28,7 +28,7 @@ class Rule:
     def __init__(
         self, name: str, aggregator: Aggregator, settings: Mixing, *, trusted: bool = False, doubted: bool = False
     ) -> None:
-        self.name, self.needs_start = name, aggregator.needs_start
+        self.name, self.needs_start, self.extrapolates = name, aggregator.needs_start, aggregator.extrapolates
         self._rule, self._settings, self._trusted = aggregator, settings, trusted
         self._holder = Holder(aggregator)
         self._answers, self._chance, self._share = 0, random.Random(0), 1.0 if doubted else SHARE_OF_LATER_LOOKS

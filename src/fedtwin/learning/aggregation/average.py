@@ -31,7 +31,7 @@ class AveragedRule:
     """A rule whose state has the average of the models it makes: whoever holds the state of a rule holds that too."""
 
     def __init__(self, rule: Rule, half_life: float) -> None:
-        self.name, self.needs_start = rule.name, rule.needs_start
+        self.name, self.needs_start, self.extrapolates = rule.name, rule.needs_start, rule.extrapolates
         self._rule, self._half_life = rule, half_life
 
     def init(self, model: Any) -> Averaged:

@@ -55,7 +55,8 @@ class Aggregator:
     dictionaries and NamedTuples, so that a checkpoint can hold it.
 
     ``settings`` is a NamedTuple class of numbers or words with defaults, found in ``settings.own``. ``needs_start`` asks for
-    the model an upload started from. ``modes`` says for which ``run.mode`` the rule is.
+    the model an upload started from. ``modes`` says for which ``run.mode`` the rule is. ``extrapolates`` says that a new model
+    may lie far beyond the model and all uploads: a run tells where that is no good.
     """
 
     init: Init
@@ -64,6 +65,7 @@ class Aggregator:
     settings: type | None = None
     needs_start: bool = False
     modes: tuple[Mode, ...] = get_args(Mode)
+    extrapolates: bool = False
 
     def __post_init__(self) -> None:
         for name in ("init", "apply", "close_round"):

@@ -9,7 +9,9 @@ from pydantic import (
     BaseModel,
     BeforeValidator,
     ConfigDict,
+    Discriminator,
     Field,
+    Tag,
     ValidationInfo,
     field_validator,
     model_validator,
@@ -61,6 +63,14 @@ Range = Annotated[tuple[Positive, Positive], BeforeValidator(_one_for_all), Afte
 Share = Annotated[Real, Field(ge=0, le=OWN["samples_spread"][1])]
 Spread = Annotated[tuple[Share, Share], BeforeValidator(_one_for_all), AfterValidator(_in_order)]
 """The least and the most that is drawn for a device; one number is everybody's."""
+
+
+A_NUMBER, A_WORD = "a number", "a word"
+Bits = Annotated[
+    Annotated[Positive, Tag(A_NUMBER)] | Annotated[Literal["model"], Tag(A_WORD)],
+    Discriminator(lambda value: A_WORD if value == "model" else A_NUMBER),
+]
+"""So many bits, or those of the model that is trained."""
 
 
 class Section(BaseModel):
@@ -117,7 +127,17 @@ class RadioConfig(Section):
     bandwidth_hz: Positive = Field(1e6, description="W, bandwidth of one sub-channel")
     noise_dbm: Real = Field(-154.0, ge=-300, le=100, description="δ0², total noise power in one sub-channel")
     max_power_w: Positive = Field(1.0, description="p_max")
-    update_bits: Positive = Field(8e6, description="z, bits of one uploaded model")
+    update_bits: Bits = Field(8e6, description="z, bits of one upload; model: those of what is trained, as it is sent")
+
+    @field_validator("update_bits", mode="before")
+    @classmethod
+    def _bits_are_a_number_or_the_models(cls, value: Any) -> Any:
+        if isinstance(value, str) and value != "model":
+            try:
+                return float(value)
+            except ValueError:
+                raise ValueError("a number is needed, or 'model'") from None
+        return value
 
 
 class ComputeConfig(Section):

@@ -17,7 +17,7 @@ from fedtwin.learning.aggregation import Upload, aggregation_of
 from fedtwin.learning.aggregation.held import Held, Move, is_tensor
 from fedtwin.learning.aggregation.refusals import Refusal, newest_counters, refusal
 from fedtwin.learning.card import fit_of
-from fedtwin.learning.charges import undercharged
+from fedtwin.learning.charges import undercharged, upload_bits
 from fedtwin.learning.elsewhere import require_the_same_elsewhere
 from fedtwin.learning.evaluation import Evaluation
 from fedtwin.learning.executors import Executor, make_executor, make_workload
@@ -100,7 +100,7 @@ class Learner:
         for sentence in notices(config.learning, data, self._shares):
             warnings.warn(sentence, FedtwinWarning, stacklevel=2)
         self.layout, initial = workload.initial()
-        if charge := undercharged(config, self.layout.bits):
+        if charge := undercharged(config, upload_bits(self.layout, config.learning)):
             warnings.warn(charge, FedtwinWarning, stacklevel=2)
         where = "cuda" if "cuda" in (config.learning.executor, config.learning.device) else "cpu"
         self._global_loss = GlobalLoss(workload, self._shares, where) if config.learning.record_gradient else None

@@ -271,6 +271,9 @@ class LearningConfig(Section):
     rate_warmup_rounds: Whole = Field(0, ge=0, le=10**12, description="rounds in which it first rises to the learning rate")
     augment: Literal["none", "crop-flip"] = Field("none", description="crop-flip: images are shifted and mirrored by chance")
     proximal: NotNegative = Field(0.005, description="m, weight of the proximal term (m/2)‖w − w_download‖²")
+    compress: Literal["none", "float16", "int8", "top-k"] = Field("none", description="what is sent of an upload's change")
+    top_k: Real = Field(0.01, gt=0, le=0.5, description="share of the entries that top-k sends, the largest")
+    error_feedback: bool = Field(True, description="false: what int8 and top-k leave out is not added to the next change")
     aggregation: str = Field("scheme", description="how uploads are mixed; scheme: fedavg in sync mode, fedasync otherwise")
     aggregation_settings: dict[str, Any] = Field({}, description="settings that the rule has declared for itself")
     mixing: Real = Field(0.6, gt=0, le=1, description="ρ, weight of a fresh upload")
@@ -320,6 +323,14 @@ class LearningConfig(Section):
             raise ValueError(f"rate_rounds = {self.rate_rounds} is of rate_schedule = 'linear' or 'cosine', not of 'constant'")
         if self.augment != "none" and self.input in ("rows", "windows"):
             raise ValueError(f"augment = {self.augment!r} is of images, and input = {self.input!r}")
+        return self
+
+    @model_validator(mode="after")
+    def _nothing_of_the_compression_is_passed_over(self) -> "LearningConfig":
+        if self.top_k != 0.01 and self.compress != "top-k":
+            raise ValueError(f"top_k = {self.top_k:g} is of compress = 'top-k', not of {self.compress!r}")
+        if not self.error_feedback and self.compress not in ("int8", "top-k"):
+            raise ValueError(f"error_feedback = false is of compress = 'int8' or 'top-k', not of {self.compress!r}")
         return self
 
     @model_validator(mode="after")

@@ -6,15 +6,11 @@ from contextlib import suppress
 from fedtwin.config import Config, LearningConfig
 from fedtwin.errors import FedtwinError
 from fedtwin.formulas.terms import epochs_charged
+from fedtwin.learning.compression import upload_bits
 from fedtwin.learning.layout import Layout
 
 TELLING = 2.0
 """An upload may have so many times the bits that are charged before it is worth a sentence."""
-
-
-def upload_bits(layout: Layout, learning: LearningConfig) -> int:  # noqa: ARG001
-    """What a device sends of a model, in bits, without names."""
-    return layout.bits
 
 
 class UploadSizes:

@@ -13,7 +13,8 @@ from typing import Any
 from fedtwin.config import CodeConfig, Config, replace_settings
 from fedtwin.config.data_files import is_file_of_data
 from fedtwin.errors import FedtwinError, ServedElsewhereError
-from fedtwin.learning.charges import upload_bits, with_update_bits
+from fedtwin.learning.charges import with_update_bits
+from fedtwin.learning.compression import upload_bits
 from fedtwin.learning.layout import Layout
 from fedtwin.live.broker.process import Broker
 from fedtwin.live.event_loop import StopSignals, run_until_stopped

@@ -1,6 +1,7 @@
 """Schedules of faults by their numbers. ``python -m tests.live.simulated SEED`` shows one from its first word."""
 
 from collections import Counter
+from typing import Any
 
 import pytest
 
@@ -71,7 +72,8 @@ def test_nothing_is_lost_or_doubled_and_uploads_resume(numbers: range) -> None:
     "numbers", [range(4), *(pytest.param(numbers, marks=pytest.mark.slow) for numbers in seeds(0, 500))], ids=str
 )
 def test_nor_is_any_of_compressed_uploads(compress: str, numbers: range) -> None:
-    failed = {seed: play(seed, **{"learning.compress": compress}).trouble for seed in numbers}
+    settings: dict[str, Any] = {"learning.compress": compress}
+    failed = {seed: play(seed, **settings).trouble for seed in numbers}
     assert not any(failed.values()), failed
 
 

@@ -7,11 +7,14 @@ import numpy as np
 import pytest
 
 from fedtwin.config import Config, config_hash, load_config
-from fedtwin.errors import FedtwinWarning
+from fedtwin.errors import FedtwinError, FedtwinWarning
 from fedtwin.experiments.batches.batch import Job, run_batch
+from fedtwin.experiments.compare import comparison_jobs
 from fedtwin.experiments.specs.checking import check
+from fedtwin.experiments.sweep import sweep_runs
 from fedtwin.formulas.power import plan_power
-from fedtwin.learning.charges import undercharged
+from fedtwin.formulas.terms import terms_of
+from fedtwin.learning.charges import charged, undercharged
 from fedtwin.sim import simulate
 
 MLP_BITS = 32 * (64 * 64 + 64 + 64 * 64 + 64 + 64 * 10 + 10)
@@ -88,3 +91,50 @@ def test_the_hash_is_as_it_was_unless_epochs_are_charged() -> None:
     assert config_hash(training(**{"learning.charge_epochs": False})) == config_hash(training())
     assert config_hash(training(**{"learning.charge_epochs": True})) != config_hash(training())
     assert config_hash(load_config(overrides={"learning.dataset": "digits", "learning.average": "none"})) == "929cbe75620f7ca6"
+
+
+OF_THE_MODEL = {"radio.update_bits": "model", "objective.max_time_s": 5.0}
+
+
+def test_the_bits_of_the_model_are_as_if_they_had_been_stated() -> None:
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        worked_out = simulate(training(**OF_THE_MODEL))
+        stated = simulate(training(**{**OF_THE_MODEL, "radio.update_bits": float(MLP_BITS)}))
+    assert worked_out.config == stated.config and worked_out.identity == stated.identity
+    assert worked_out.summary == stated.summary and worked_out.rounds.equals(stated.rounds)
+    assert worked_out.devices["update_bits"].to_pylist() == 30 * [MLP_BITS]
+    upload_s, nats = (np.asarray(worked_out.rounds[key]) for key in ("upload_s", "power_w"))
+    rate = 1e6 * np.log2(1.0 + nats * np.asarray(worked_out.rounds["gain"]) / 10.0**-18.4)
+    assert np.allclose(upload_s, MLP_BITS / rate)
+
+
+def test_the_folder_of_a_run_has_the_number(tmp_path: Any) -> None:
+    done = simulate(training(**OF_THE_MODEL), out=tmp_path / "run")
+    assert load_config(tmp_path / "run" / "config.toml").radio.update_bits == MLP_BITS
+    assert config_hash(load_config(tmp_path / "run" / "config.toml")) == done.identity.hash
+
+
+def test_comparisons_sweeps_and_checks_have_the_number_too() -> None:
+    config = training(**OF_THE_MODEL)
+    assert {job.config.radio.update_bits for job in comparison_jobs(config, ["CU-UCB", "Sy-fairness"], 2)} == {MLP_BITS}
+    spec = {"config": {"radio": {"update_bits": "model"}}, "grid": {"learning.model": ["mlp", "linear"]}, "rounds": 5}
+    spec = {**spec, "schemes": ["CU-UCB"], "seeds": [1]}
+    _, jobs = sweep_runs(spec)
+    assert [job.config.radio.update_bits for job in jobs] == [MLP_BITS, 32 * 650]
+    assert check(config) == []
+    (outcome,) = run_batch([Job(config)])
+    assert outcome.failed is None and outcome.summary["config_hash"] == config_hash(charged(config))
+
+
+def test_bits_of_a_model_without_one_are_one_sentence() -> None:
+    with pytest.raises(FedtwinError, match=r"^radio.update_bits = 'model' needs a \[learning\] section"):
+        simulate({"radio.update_bits": "model"})
+    with pytest.raises(FedtwinError, match=r"^radio.update_bits = 'model' is not known before"):
+        plan_power(training(**OF_THE_MODEL), 1e-12, 2e9, 80)
+    with pytest.raises(FedtwinError, match=r"^radio.update_bits = 'modell' is not allowed: a number is needed, or 'model'.$"):
+        training(**{"radio.update_bits": "modell"})
+    with pytest.raises(FedtwinError, match=r"^radio.update_bits = -1 is not allowed: it must be greater than 0.$"):
+        training(**{"radio.update_bits": -1})
+    assert terms_of(charged(training(**OF_THE_MODEL))).update_bits == MLP_BITS
+    assert charged(training()) == training()

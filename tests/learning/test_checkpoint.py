@@ -35,7 +35,7 @@ def a_state() -> LearnerState:
         evaluations=[Evaluation(0, 0.0, 0.0, 2.25, 0.125), Evaluation(3, 1.0, 0.5, 2.0, 0.25, 1.5, 0.75)],
         starts={4: weights(1), 1: weights(2)}, versions={4: 1, 1: 2},
         aggregator=Held(["named", "Buffer", [["array", 0, "model"], 2]], [weights(3).floats]),
-        refusals=[Refusal(2, 0.75, 1, "values that are not finite")],
+        refusals=[Refusal(2, 0.75, 1, "values that are not finite")], left_out={4: weights(5).floats, 11: weights(6).floats},
     )  # fmt: skip
 
 
@@ -181,9 +181,22 @@ def smaller(folder: Path, config: Config) -> None:
     write_checkpoint(folder, replace(state, model=weights(0)), config_hash(config))
 
 
+def with_an_error(folder: Path, config: Config) -> None:
+    """Whole, and of a run that compresses."""
+    state = read_checkpoint(folder, config_hash(config))
+    assert state is not None
+    write_checkpoint(folder, replace(state, left_out={3: weights(0).floats}), config_hash(config))
+
+
 @pytest.mark.parametrize(
     ("spoil", "words"),
-    [(damaged, "is damaged"), (later, "does not fit"), (longer, "does not fit"), (smaller, "does not fit")],
+    [
+        (damaged, "is damaged"),
+        (later, "does not fit"),
+        (longer, "does not fit"),
+        (smaller, "does not fit"),
+        (with_an_error, "does not fit"),
+    ],
 )
 def test_a_run_is_done_again_from_the_start(tmp_path: Path, spoil: Callable[[Path, Config], None], words: str) -> None:
     config = training()

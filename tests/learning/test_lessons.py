@@ -127,7 +127,7 @@ def test_only_images_are_cropped(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("setting", PLAIN_SGD)
 def test_the_theorem_is_of_plain_sgd(setting: str) -> None:
-    value = {**USUAL, "learning.rate_warmup_rounds": 3}[f"learning.{setting}"]
+    value = {**USUAL, "learning.rate_warmup_rounds": 3, "learning.compress": "int8"}[f"learning.{setting}"]
     config, data = training(**{f"learning.{setting}": value}), load_dataset("digits")
     with pytest.raises(FedtwinError, match=rf"^learning\.{setting} = .*: Theorem 1 is of SGD"):
         Probe(make_workload(config, data.shape, data.outputs))

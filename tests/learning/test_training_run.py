@@ -67,11 +67,20 @@ def test_a_device_trains_on_as_many_samples_as_it_has_in_its_round(
     assert trained == {(row["round"], row["device"]): row["samples"] for row in rows}
 
 
-@pytest.mark.parametrize("rule", mostly_slow(RULES, "fedasync", "fedavgm", "ca2fl, eight bits beyond four"))
+COMPRESSED = {
+    "int8": {"learning.compress": "int8", "radio.update_bits": "model"},
+    "float16": {"learning.compress": "float16"},
+    "top-k in rounds": {"learning.compress": "top-k", "policy.name": "Sy-fairness"},
+    "top-k into a buffer": {"learning.compress": "top-k", "learning.aggregation": "fedbuff"},
+}
+SETTINGS = {**RULES, **COMPRESSED}
+
+
+@pytest.mark.parametrize("rule", mostly_slow(SETTINGS, "fedasync", "fedavgm", "ca2fl, eight bits beyond four", "int8"))
 def test_executors_agree_to_the_last_bit(tmp_path: Path, rule: str) -> None:
     results = []
     for executor in ("serial", "processes"):
-        config = training(**{"learning.executor": executor, **RULES[rule]})
+        config = training(**{"learning.executor": executor, **SETTINGS[rule]})
         results.append(simulate(config, out=tmp_path / executor))
     assert model_of(results[0]) == model_of(results[1])
     assert results[0].evaluations == results[1].evaluations
@@ -146,6 +155,10 @@ def test_a_run_folder_gains_the_promised_files(tmp_path: Path) -> None:
         {"policy.name": "Sy-fairness"},
         {"learning.aggregation": "fedbuff"},
         {"learning.aggregation": "fedbuff", "learning.buffer_size": 1},
+        {"learning.compress": "float16"},
+        {"learning.compress": "int8", "radio.update_bits": "model"},
+        {"learning.compress": "top-k", "learning.aggregation": "fedbuff"},
+        pytest.param({"learning.compress": "top-k", "policy.name": "Sy-fairness"}, marks=pytest.mark.slow),
         {"fleet.devices": 1, "fleet.channels": 1, "objective.max_energy_j": 0.35, "run.rounds": 300},
     ],
     ids=str,
@@ -169,10 +182,12 @@ def test_a_stopped_run_resumes_bit_for_bit(tmp_path: Path, changes: dict[str, An
 
 
 @pytest.mark.slow
-def test_a_killed_run_resumes_bit_for_bit(tmp_path: Path) -> None:
+@pytest.mark.parametrize("compress", ["none", "top-k"])
+def test_a_killed_run_resumes_bit_for_bit(tmp_path: Path, compress: str) -> None:
     """kill -9 of the real command with worker processes, twice, then --resume."""
     settings = ["--set", "learning.dataset=digits", "--set", "learning.executor=processes", "--rounds", "450"]
     settings += ["--set", "learning.local_epochs=4", "--set", "learning.evaluate_every_s=2"]
+    settings += ["--set", f"learning.compress={compress}"]
     whole = run_cli("run", *settings, "--out", tmp_path / "whole")
     assert whole.returncode == 0, whole.stderr
     out = tmp_path / "killed"

@@ -33,9 +33,10 @@ def check(config_file: ConfigFile = None, policy: PolicyOption = None, assignmen
     from fedtwin.config import config_hash
     from fedtwin.errors import FedtwinWarning
     from fedtwin.experiments.specs.checking import check as sentences_about
+    from fedtwin.learning.charges import charged
     from fedtwin.policies import scheme_name
 
-    config = configuration(config_file, assignments, policy=policy)
+    config = charged(configuration(config_file, assignments, policy=policy))
     for sentence in sentences_about(config):
         warnings.warn(sentence, FedtwinWarning, stacklevel=1)
     name, devices, rounds = scheme_name(config), config.fleet.devices, config.run.rounds

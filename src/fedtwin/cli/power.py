@@ -33,8 +33,9 @@ def power(
 ) -> None:
     """Say which power a device chooses and which constraint decides it."""
     from fedtwin.formulas.power import plan_power
+    from fedtwin.learning.charges import charged
 
-    config = configuration(config_file, assignments)
+    config = charged(configuration(config_file, assignments))
     fields = asdict(plan_power(config, gain, cpu_hz, samples))
     if as_json:
         print_json(fields)

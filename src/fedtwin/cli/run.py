@@ -81,7 +81,7 @@ def run(
             result = simulate(
                 config, out=out, trace=trace, records=False, progress=progress, checkpoint_every_s=checkpoint_every_s
             )
-    _show(run_summary(config, result.summary, result.identity), config, out, as_json=as_json)
+    _show(run_summary(result.config, result.summary, result.identity), config, out, as_json=as_json)
     if result.summary.rounds == (result.summary.drops or 0):
         raise typer.Exit(NOBODY_SELECTED)
 

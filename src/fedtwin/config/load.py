@@ -9,7 +9,7 @@ from typing import Any, get_args
 from pydantic import BaseModel, ValidationError
 
 from fedtwin.config.data_files import is_file_of_data
-from fedtwin.config.schema import CodeConfig, Config
+from fedtwin.config.schema import A_NUMBER, A_WORD, CodeConfig, Config
 from fedtwin.errors import FedtwinError
 from fedtwin.files import plain_file
 from fedtwin.given import path_or_none, settings_given
@@ -127,7 +127,7 @@ def _seen_from(folder: Path, settings: Mapping[str, Any]) -> Settings:
 
 def _one_sentence(error: ValidationError) -> str:
     first = error.errors()[0]
-    place: Sequence[str] = [str(part) for part in first["loc"]]
+    place: Sequence[str] = [str(part) for part in first["loc"] if part not in (A_NUMBER, A_WORD)]
     name = ".".join(place)
     if first["type"] == "extra_forbidden":
         return _unknown(place)

@@ -45,6 +45,9 @@ SINCE_THE_HASH: dict[str, Any] = {
     "learning.rate_rounds": 0,
     "learning.rate_warmup_rounds": 0,
     "learning.augment": "none",
+    "learning.compress": "none",
+    "learning.top_k": 0.01,
+    "learning.error_feedback": True,
 }
 """Settings that came after the hash, with what they were before there was a choice: so they do not count."""
 WITHOUT_INFLUENCE = ("run.engine", "run.records", "learning.executor", "learning.device", "learning.workers")

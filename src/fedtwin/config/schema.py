@@ -9,7 +9,9 @@ from pydantic import (
     BaseModel,
     BeforeValidator,
     ConfigDict,
+    Discriminator,
     Field,
+    Tag,
     ValidationInfo,
     field_validator,
     model_validator,
@@ -61,6 +63,14 @@ Range = Annotated[tuple[Positive, Positive], BeforeValidator(_one_for_all), Afte
 Share = Annotated[Real, Field(ge=0, le=OWN["samples_spread"][1])]
 Spread = Annotated[tuple[Share, Share], BeforeValidator(_one_for_all), AfterValidator(_in_order)]
 """The least and the most that is drawn for a device; one number is everybody's."""
+
+
+A_NUMBER, A_WORD = "a number", "a word"
+Bits = Annotated[
+    Annotated[Positive, Tag(A_NUMBER)] | Annotated[Literal["model"], Tag(A_WORD)],
+    Discriminator(lambda value: A_WORD if value == "model" else A_NUMBER),
+]
+"""So many bits, or those of the model that is trained."""
 
 
 class Section(BaseModel):
@@ -117,7 +127,17 @@ class RadioConfig(Section):
     bandwidth_hz: Positive = Field(1e6, description="W, bandwidth of one sub-channel")
     noise_dbm: Real = Field(-154.0, ge=-300, le=100, description="δ0², total noise power in one sub-channel")
     max_power_w: Positive = Field(1.0, description="p_max")
-    update_bits: Positive = Field(8e6, description="z, bits of one uploaded model")
+    update_bits: Bits = Field(8e6, description="z, bits of one upload; model: those of what is trained, as it is sent")
+
+    @field_validator("update_bits", mode="before")
+    @classmethod
+    def _bits_are_a_number_or_the_models(cls, value: Any) -> Any:
+        if isinstance(value, str) and value != "model":
+            try:
+                return float(value)
+            except ValueError:
+                raise ValueError("a number is needed, or 'model'") from None
+        return value
 
 
 class ComputeConfig(Section):
@@ -251,6 +271,9 @@ class LearningConfig(Section):
     rate_warmup_rounds: Whole = Field(0, ge=0, le=10**12, description="rounds in which it first rises to the learning rate")
     augment: Literal["none", "crop-flip"] = Field("none", description="crop-flip: images are shifted and mirrored by chance")
     proximal: NotNegative = Field(0.005, description="m, weight of the proximal term (m/2)‖w − w_download‖²")
+    compress: Literal["none", "float16", "int8", "top-k"] = Field("none", description="what is sent of an upload's change")
+    top_k: Real = Field(0.01, gt=0, le=0.5, description="share of the entries that top-k sends, the largest")
+    error_feedback: bool = Field(True, description="false: what int8 and top-k leave out is not added to the next change")
     aggregation: str = Field("scheme", description="how uploads are mixed; scheme: fedavg in sync mode, fedasync otherwise")
     aggregation_settings: dict[str, Any] = Field({}, description="settings that the rule has declared for itself")
     mixing: Real = Field(0.6, gt=0, le=1, description="ρ, weight of a fresh upload")
@@ -300,6 +323,14 @@ class LearningConfig(Section):
             raise ValueError(f"rate_rounds = {self.rate_rounds} is of rate_schedule = 'linear' or 'cosine', not of 'constant'")
         if self.augment != "none" and self.input in ("rows", "windows"):
             raise ValueError(f"augment = {self.augment!r} is of images, and input = {self.input!r}")
+        return self
+
+    @model_validator(mode="after")
+    def _nothing_of_the_compression_is_passed_over(self) -> "LearningConfig":
+        if self.top_k != 0.01 and self.compress != "top-k":
+            raise ValueError(f"top_k = {self.top_k:g} is of compress = 'top-k', not of {self.compress!r}")
+        if not self.error_feedback and self.compress not in ("int8", "top-k"):
+            raise ValueError(f"error_feedback = false is of compress = 'int8' or 'top-k', not of {self.compress!r}")
         return self
 
     @model_validator(mode="after")

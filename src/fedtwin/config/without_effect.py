@@ -17,10 +17,15 @@ def without_effect(config: Config) -> str | None:
     columns = read_fleet_csv(Path(config.fleet.file))[0].own
     names = [*DRAWN, *(f"{section}.{name}" for name, section in OF_A_COLUMN.items() if name in columns)]
     default = Config()
-    changed = [f"{name} = {_value(config, name):g}" for name in names if _value(config, name) != _value(default, name)]
+    changed = [f"{name} = {_told(_value(config, name))}" for name in names if _value(config, name) != _value(default, name)]
     return f"{', '.join(changed)}: without effect, the devices of fleet.file have their own." if changed else None
 
 
-def _value(config: Config, name: str) -> float:
+def _value(config: Config, name: str) -> float | str:
     section, key = name.split(".")
-    return float(getattr(getattr(config, section), key))
+    found: float | str = getattr(getattr(config, section), key)
+    return found
+
+
+def _told(value: float | str) -> str:
+    return value if isinstance(value, str) else f"{value:g}"

@@ -21,6 +21,7 @@ from fedtwin.experiments.plain import plain
 from fedtwin.experiments.specs.schemes import Scheme, chosen_schemes, each_with_its_settings, label, scheme_config
 from fedtwin.experiments.telling import Count, Say
 from fedtwin.given import path_or_none, settings_given, truth_or_function
+from fedtwin.learning.charges import UploadSizes
 from fedtwin.records.checksums import write_checked
 from fedtwin.records.files import json_bytes
 from fedtwin.registry import SCHEMES
@@ -110,6 +111,8 @@ def comparison_jobs(
             replace_settings(config, {TIMEOUT: timeout_s}) if nobody_is or config.run.mode == "sync" else config
             for config in configs
         ]
+    sizes = UploadSizes()
+    configs = [sizes.charged(config) for config in configs]
     return [Job(replace_settings(config, {"run.seed": seed})) for config in configs for seed in which]
 
 

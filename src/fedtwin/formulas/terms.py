@@ -3,6 +3,7 @@
 from typing import Any, NamedTuple
 
 from fedtwin.config import Config
+from fedtwin.errors import FedtwinError
 
 
 class Terms(NamedTuple):
@@ -25,13 +26,23 @@ def epochs_charged(config: Config) -> int:
     return learning.local_epochs if learning is not None and learning.charge_epochs else 1
 
 
+def update_bits_of(config: Config) -> float:
+    """z. The bits of a model are known when it is made, and stand in the settings from then on (``learning.charges``)."""
+    bits = config.radio.update_bits
+    if bits == "model":
+        raise FedtwinError(
+            "radio.update_bits = 'model' is not known before the model of [learning] is made, which a run does: state a number."
+        )
+    return bits
+
+
 def terms_of(config: Config) -> Terms:
     """The only place where decibels become watts."""
     return Terms(
         bandwidth_hz=config.radio.bandwidth_hz,
         noise_w=10.0 ** ((config.radio.noise_dbm - 30.0) / 10.0),
         max_power_w=config.radio.max_power_w,
-        update_bits=config.radio.update_bits,
+        update_bits=update_bits_of(config),
         cycles_per_sample=config.compute.cycles_per_sample * epochs_charged(config),
         capacitance=config.compute.capacitance,
         energy_weight=config.objective.energy_weight,

@@ -3,27 +3,61 @@
 from collections.abc import Hashable, Sequence
 from contextlib import suppress
 
-from fedtwin.config import Config
+from fedtwin.config import Config, LearningConfig
 from fedtwin.errors import FedtwinError
 from fedtwin.formulas.terms import epochs_charged
+from fedtwin.learning.compression import upload_bits
+from fedtwin.learning.layout import Layout
 
 TELLING = 2.0
 """An upload may have so many times the bits that are charged before it is worth a sentence."""
 
 
-def undercharged(config: Config, upload_bits: int) -> str | None:
+class UploadSizes:
+    """The bits of what is sent of configured networks, each of them made once."""
+
+    def __init__(self) -> None:
+        self._layouts: dict[Hashable, Layout] = {}
+
+    def bits(self, config: Config) -> int:
+        learning = config.learning
+        if learning is None:
+            raise FedtwinError("radio.update_bits = 'model' needs a [learning] section: without one no model is sent.")
+        network = (learning.dataset, learning.model, config.code.folder, learning.task, learning.input, learning.outputs)
+        if network not in self._layouts:
+            self._layouts[network] = _layout(config, learning)
+        return upload_bits(self._layouts[network], learning)
+
+    def charged(self, config: Config) -> Config:
+        """The configuration with the number in place of ``radio.update_bits = "model"``, as if it had been stated."""
+        return with_update_bits(config, self.bits(config)) if config.radio.update_bits == "model" else config
+
+
+def charged(config: Config) -> Config:
+    """The same for one configuration."""
+    return UploadSizes().charged(config)
+
+
+def with_update_bits(config: Config, bits: float) -> Config:
+    """The configuration in which ``radio.update_bits = "model"`` is so many; one that states a number keeps it."""
+    if config.radio.update_bits != "model":
+        return config
+    return config.model_copy(update={"radio": config.radio.model_copy(update={"update_bits": float(bits)})})
+
+
+def undercharged(config: Config, sent_bits: int) -> str | None:
     """One sentence where a simulated device uploads, or trains, more than it pays for; live devices measure themselves.
 
     A network smaller than what is charged is not told of: the paper charges 1 MB whatever is trained.
     """
-    learning = config.learning
+    learning, paid_bits = config.learning, config.radio.update_bits
     if learning is None or config.live is not None:
         return None
     found = []
-    if upload_bits > TELLING * config.radio.update_bits:
+    if paid_bits != "model" and sent_bits > TELLING * paid_bits:
         found.append(
-            f"an upload of learning.model = {learning.model!r} has {upload_bits:.3g} bits, and radio.update_bits = "
-            f"{config.radio.update_bits:g} are charged"
+            f"an upload of learning.model = {learning.model!r} has {sent_bits:.3g} bits, and radio.update_bits = "
+            f"{paid_bits:g} are charged"
         )
     if learning.local_epochs > epochs_charged(config):
         found.append(
@@ -38,26 +72,23 @@ def undercharged_among(configs: Sequence[Config]) -> str | None:
 
     A network or data set that cannot be had is the affair of its run.
     """
-    sizes: dict[Hashable, int] = {}
-    found = []
+    sizes, found = UploadSizes(), []
     for config in configs:
-        learning = config.learning
-        if learning is None or config.live is not None:
+        if config.learning is None or config.live is not None:
             continue
-        network = (learning.dataset, learning.model, config.code.folder, learning.task, learning.input, learning.outputs)
-        if network not in sizes:
-            sizes[network] = 0
-            with suppress(FedtwinError, ImportError):
-                sizes[network] = _upload_bits(config, learning.dataset)
-        if sentence := undercharged(config, sizes[network]):
+        sent_bits = 0
+        with suppress(FedtwinError, ImportError):
+            sent_bits = sizes.bits(config)
+        if sentence := undercharged(config, sent_bits):
             found.append(sentence)
     return found[0] + (f" ({len(found)} of {len(configs)} runs.)" if len(configs) > 1 else "") if found else None
 
 
-def _upload_bits(config: Config, dataset: str) -> int:
-    from fedtwin.learning.data import load_dataset
-    from fedtwin.learning.executors import make_workload
-
-    data = load_dataset(dataset, config.learning, ("test",))
-    layout, _ = make_workload(config, data.shape, data.outputs).initial()
-    return layout.bits
+def _layout(config: Config, learning: LearningConfig) -> Layout:
+    try:
+        from fedtwin.learning.data import load_dataset
+        from fedtwin.learning.executors import make_workload
+    except ImportError as error:
+        raise FedtwinError(f"[learning] needs PyTorch ({error}): pip install 'fedtwin[learn]'.") from None
+    data = load_dataset(learning.dataset, learning, ("test",))
+    return make_workload(config, data.shape, data.outputs).initial()[0]

@@ -34,6 +34,7 @@ def write_checkpoint(folder: Path, state: LearnerState, config_hash: str) -> Non
         "evaluations": np.array(state.evaluations, np.float64).reshape(-1, len(Evaluation._fields)),
         **{f"aggregator.{number}": array for number, array in enumerate(gathered.arrays)},
     }
+    arrays |= {f"left_out.{device}": error for device, error in state.left_out.items()}
     places: dict[int, str] = {}
     holders: dict[str, str] = {}
     models = [("model", state.model), ("best", state.kept.best)]
@@ -122,6 +123,7 @@ def _state(meta: dict[str, Any], arrays: Arrays) -> LearnerState:
         aggregator=Held(meta["aggregator"], [arrays[f"aggregator.{k}"] for k in range(meta["aggregator_arrays"])]),
         refusals=[Refusal(*row) for row in meta["refusals"]],
         kept=kept,
+        left_out={int(name.partition(".")[2]): error for name, error in arrays.items() if name.startswith("left_out.")},
     )
 
 

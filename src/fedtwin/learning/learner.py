@@ -18,13 +18,15 @@ from fedtwin.learning.aggregation.held import Held, Move, is_tensor
 from fedtwin.learning.aggregation.refusals import Refusal, newest_counters, refusal
 from fedtwin.learning.card import fit_of
 from fedtwin.learning.charges import undercharged
+from fedtwin.learning.compression import compressor_of, upload_bits
 from fedtwin.learning.elsewhere import require_the_same_elsewhere
 from fedtwin.learning.evaluation import Evaluation
 from fedtwin.learning.executors import Executor, make_executor, make_workload
 from fedtwin.learning.global_loss import GlobalLoss
 from fedtwin.learning.kept import KeptModel
-from fedtwin.learning.layout import Weights
+from fedtwin.learning.layout import Floats, Weights
 from fedtwin.learning.lessons import lesson_of
+from fedtwin.learning.local import Trained
 from fedtwin.learning.notices import drawn_more_than_once, notices, variances_out_of_bounds
 from fedtwin.learning.shares import shares_of
 from fedtwin.learning.tasks import task_of
@@ -70,6 +72,7 @@ class LearnerState:
     aggregator: Held = Held(None, [])  # noqa: RUF009
     refusals: list[Refusal] = field(default_factory=list)
     kept: KeptModel = field(default_factory=KeptModel)
+    left_out: dict[int, Floats] = field(default_factory=dict)
 
 
 class Learner:
@@ -100,9 +103,12 @@ class Learner:
         for sentence in notices(config.learning, data, self._shares):
             warnings.warn(sentence, FedtwinWarning, stacklevel=2)
         self.layout, initial = workload.initial()
-        for told in (undercharged(config, self.layout.bits), variances_out_of_bounds(self._learning, self._rule, self.layout)):
+        charge = undercharged(config, upload_bits(self.layout, config.learning))
+        for told in (charge, variances_out_of_bounds(self._learning, self._rule, self.layout)):
             if told is not None:
                 warnings.warn(told, FedtwinWarning, stacklevel=2)
+        self._compressor = compressor_of(config.learning, self.layout)
+        self._left_out: dict[int, Floats] = {}
         where = "cuda" if "cuda" in (config.learning.executor, config.learning.device) else "cpu"
         self._global_loss = GlobalLoss(workload, self._shares, where) if config.learning.record_gradient else None
         self._executor: Executor = executor if executor is not None else make_executor(workload)
@@ -177,12 +183,14 @@ class Learner:
             train_loss = self._resume.train_losses[self._uploads - 1]
             return None if np.isnan(train_loss) else train_loss
         with errors_as_sentences(self._learning.model):
-            trained = self._executor.result(download.key)
+            trained, left_out = self._arrived(device, download, self._executor.result(download.key))
         reason = refusal(self._model, trained.weights, finite=trained.finite, train_loss=trained.train_loss)
         if reason is not None:
             self._refuse(Refusal(round_, clock_s, device, reason))
             return None
-        start = download.weights if download.weights is not None else self._model
+        if left_out is not None:
+            self._left_out[device] = left_out
+        start = download.weights or self._model
         upload = Upload(
             start.floats if self._rule.needs_start else None,
             _alone(trained.weights.floats) if self._rule.keeps_something(self._gathered) else trained.weights.floats,
@@ -195,6 +203,16 @@ class Learner:
         self._become(floats, trained.weights)
         self._train_losses.append(trained.train_loss)
         return trained.train_loss
+
+    def _arrived(self, device: int, download: Download, trained: Trained) -> tuple[Trained, Floats | None]:
+        """The training as the edge server has it after what was sent of it came, and e_n from then on, if it is mixed in."""
+        if self._compressor is None or not trained.finite:
+            return trained, None
+        start = self._executor.host(download.weights or self._model)
+        sent = self._compressor.send(start, self._executor.host(trained.weights), self._left_out.get(device))
+        weights = self._compressor.receive(start, sent.parts)
+        finite = bool(np.isfinite(weights.floats).all())
+        return replace(trained, weights=self._executor.adopt(weights), finite=finite), sent.left_out
 
     def round_closed(self) -> None:
         """A synchronous round has ended."""
@@ -225,7 +243,10 @@ class Learner:
         in_flight = set(self._in_flight)
         if state.model is None or set(shapes) != {mine} or set(state.starts) != in_flight or set(state.versions) != in_flight:
             raise _unfit_checkpoint()
-        self._resume = None
+        error_size = 0 if self._compressor is None else self._compressor.error_size
+        if any(error.shape != (error_size,) for error in state.left_out.values()):
+            raise _unfit_checkpoint()
+        self._resume, self._left_out = None, dict(state.left_out)
         self._model, self._version = self._executor.adopt(state.model), state.version
         try:
             self._gathered = self._rule.restore(state.aggregator, self._model.floats, self._moved(self._executor.adopt))
@@ -253,6 +274,7 @@ class Learner:
             self._rule.hold(self._gathered, self._model.floats, self._moved(self._executor.host)),
             self.refusals,
             self._kept_moved(self._kept, self._executor.host),
+            dict(self._left_out),
         )
 
     @property

@@ -21,6 +21,7 @@ PLAIN_SGD = {
     "rate_schedule": "constant",
     "rate_warmup_rounds": 0,
     "augment": "none",
+    "compress": "none",
 }
 
 

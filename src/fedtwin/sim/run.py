@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from fedtwin.config import Config, ConfigLike, config_hash, without_effect
 from fedtwin.errors import CannotCompileError, EnginesDifferError, FedtwinError, FedtwinWarning, UnfitCheckpointError
 from fedtwin.given import function_or_none, object_with, path_given, path_or_none, rounds_given, seconds_given, truth_given
+from fedtwin.learning.charges import charged
 from fedtwin.policies import knobs_of
 from fedtwin.records.folder import clear_rounds
 from fedtwin.records.reading import read_unfinished
@@ -69,7 +70,7 @@ def simulate(
     :param executor: computes the trainings, in place of the configured one.
     :raises FedtwinError: bad input, in one sentence.
     """
-    config = configured(config, policy, model, aggregation)
+    config = charged(configured(config, policy, model, aggregation))
     for sentence in (impossible_min_mean_samples(config), without_effect(config)):
         if sentence is not None:
             warnings.warn(sentence, FedtwinWarning, stacklevel=2)

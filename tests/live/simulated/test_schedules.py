@@ -1,6 +1,7 @@
 """Schedules of faults by their numbers. ``python -m tests.live.simulated SEED`` shows one from its first word."""
 
 from collections import Counter
+from typing import Any
 
 import pytest
 
@@ -64,6 +65,16 @@ def test_the_quick_ones_have_every_feature_and_every_fault() -> None:
 @pytest.mark.parametrize("numbers", seeds(0, QUICK), ids=str)
 def test_nothing_is_lost_or_doubled_and_uploads_resume(numbers: range) -> None:
     hold(numbers)
+
+
+@pytest.mark.parametrize("compress", ["top-k", "int8", "float16"])
+@pytest.mark.parametrize(
+    "numbers", [range(4), *(pytest.param(numbers, marks=pytest.mark.slow) for numbers in seeds(0, 500))], ids=str
+)
+def test_nor_is_any_of_compressed_uploads(compress: str, numbers: range) -> None:
+    settings: dict[str, Any] = {"learning.compress": compress}
+    failed = {seed: play(seed, **settings).trouble for seed in numbers}
+    assert not any(failed.values()), failed
 
 
 @pytest.mark.parametrize("seed", FOUND)

@@ -6,6 +6,9 @@ from pathlib import Path
 import pytest
 from pydantic import ValidationError
 
+from fedtwin.config import LearningConfig
+from fedtwin.learning.compression import SCHEMES, compressor_of
+from fedtwin.learning.layout import layout_of
 from fedtwin.live.run import admission
 from fedtwin.live.wire import protocol
 from fedtwin.live.wire.protocol import (
@@ -20,6 +23,7 @@ from fedtwin.live.wire.protocol import (
     split_body,
     with_body,
 )
+from fedtwin.live.wire.updates import KINDS, PREFIX
 
 PAGE = (Path(__file__).parents[3] / "docs" / "protocol.md").read_text(encoding="utf-8")
 MESSAGES = [
@@ -63,6 +67,19 @@ def test_every_reason_of_the_admission_is_named() -> None:
     assert {"duplicate", "late", "norm", "range"} <= reasons
     for reason in reasons:
         assert f"`{reason}`" in PAGE, reason
+
+
+@pytest.mark.parametrize("compress", SCHEMES)
+def test_every_part_of_a_compressed_upload_is_in_its_table(compress: str) -> None:
+    layout = layout_of({"w": ((4,), False), "n.running_var": ((2,), False), "n.num_batches_tracked": ((), True)})
+    compressor = compressor_of(LearningConfig.model_validate({"compress": compress}), layout)
+    assert compressor is not None
+    page = PAGE.partition("### Compressed uploads")[2].partition("\n## ")[0]
+    rows = [[cell.strip() for cell in line.split("|")[1:5]] for line in page.splitlines() if line.startswith("| `")]
+    told = {
+        (name.strip("`"), kind) for name, kind, _, schemes in rows if f"`{compress}`" in schemes or schemes.startswith("all")
+    }
+    assert told == {(PREFIX + name, KINDS[part.dtype]) for name, part in compressor.parts.items()}
 
 
 def test_a_model_follows_its_message_after_a_line_feed() -> None:

@@ -8,6 +8,7 @@ import warnings
 from collections import Counter
 from collections.abc import Callable, Generator, Hashable, Sequence
 from contextlib import closing, nullcontext, suppress
+from dataclasses import replace
 from pathlib import Path
 
 from fedtwin.errors import FedtwinError, FedtwinWarning, NotFinishedError
@@ -29,7 +30,7 @@ from fedtwin.experiments.batches.job import (
 )
 from fedtwin.experiments.batches.journal import Journal, open_journal, read_journal
 from fedtwin.experiments.batches.pools import require_no_worker
-from fedtwin.learning.charges import undercharged_among
+from fedtwin.learning.charges import UploadSizes, undercharged_among
 from fedtwin.learning.notices import notices_of
 from fedtwin.records.files import CODE_NAME
 from fedtwin.sim import impossible_min_mean_samples
@@ -71,6 +72,7 @@ def run_batch(
     """
     require_no_worker()
     require_a_gpu_here(jobs, backend)
+    jobs = _charged(jobs)
     _warn_once(jobs)
     times = Counter(job.key for job in jobs)
     found = read_journal(journal)
@@ -141,6 +143,12 @@ def _run_all(jobs: Sequence[Job], backend: Backend, until_s: float | None) -> Ge
     if too_late(until_s):
         return
     yield from backend.run(packed_with_engines([job for job in jobs if not job.on_gpu], until_s))
+
+
+def _charged(jobs: Sequence[Job]) -> list[Job]:
+    """With the number of bits where a model says it."""
+    sizes = UploadSizes()
+    return [replace(job, config=sizes.charged(job.config)) if job.config.radio.update_bits == "model" else job for job in jobs]
 
 
 def _warn_once(jobs: Sequence[Job]) -> None:

@@ -17,7 +17,7 @@ MOST_RUNS_AT_ONCE = 30
 WHOSE_SAMPLES = ("partition", "dirichlet_gamma", "owned_samples")
 WHAT_BECOMES_OF_AN_UPLOAD = (
     *("aggregation", "aggregation_settings", "mixing", "staleness", "staleness_exponent", "hinge_a", "hinge_b", "buffer_size"),
-    *("average", "average_half_life", "most_refusals"),
+    *("average", "average_half_life", "most_refusals", "compress", "top_k", "error_feedback"),
 )
 WHAT_IS_MEASURED = ("evaluate_every_s", "record_gradient")
 NOT_OF_A_TRAINING = frozenset((*WHOSE_SAMPLES, *WHAT_BECOMES_OF_AN_UPLOAD, *WHAT_IS_MEASURED))

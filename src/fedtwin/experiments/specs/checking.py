@@ -2,7 +2,7 @@
 
 from fedtwin.config import Config, without_effect
 from fedtwin.learning.aggregation import aggregation_of
-from fedtwin.learning.charges import undercharged_among
+from fedtwin.learning.charges import charged, undercharged_among
 from fedtwin.learning.notices import notices_of
 from fedtwin.sim import impossible_min_mean_samples
 from fedtwin.sim.run import load_parts
@@ -10,6 +10,7 @@ from fedtwin.sim.run import load_parts
 
 def check(config: Config) -> list[str]:
     """A sentence for everything that is legal but cannot be had; what is wrong is an error."""
+    config = charged(config)
     load_parts(config)
     sentences = [] if config.learning is None else _check_learning(config)
     return [*sentences, *(one for one in (impossible_min_mean_samples(config), without_effect(config)) if one)]

@@ -8,6 +8,7 @@ from typing import Any
 
 from fedtwin.config import Config, build_config, seen_from
 from fedtwin.experiments.specs.schemes import scheme_config
+from fedtwin.learning.charges import UploadSizes
 from fedtwin.registry import find_scheme
 
 
@@ -36,6 +37,7 @@ def grid_points(
 
     Files that settings name are looked for from ``folder``.
     """
+    sizes = UploadSizes()
     for values in product(*grid.values()):
         chosen = dict(zip(grid, values, strict=True))
         merged = {name: seen_from(folder or Path(), name, value) for name, value in {**settings, **chosen}.items()}
@@ -44,4 +46,4 @@ def grid_points(
             mode = {"run.mode": paper.mode} if paper is not None else {}
             for seed in seeds:
                 config = scheme_config(build_config({}, {**mode, **merged, "run.seed": seed}), scheme, folder)
-                yield Point(chosen, scheme, config)
+                yield Point(chosen, scheme, sizes.charged(config))

@@ -12,6 +12,7 @@ from fedtwin.live.device import board
 from fedtwin.live.device.calibration import Calibration, calibrate, trained_by, try_link
 from fedtwin.live.device.delivery import PUBLISH_TIMEOUT_S, RETRY_S
 from fedtwin.live.device.planner import AgentOptions, Planner
+from fedtwin.live.device.sending import Sending
 from fedtwin.live.device.trainers import TrainingError, require_sensing
 from fedtwin.live.device.work import TaskWork
 from fedtwin.live.logs import say
@@ -130,6 +131,7 @@ class Agent:
             trainer=self._options.trainer,
             planner=planner,
             meter=self._meter,
+            sending=Sending(config),
             samples=self._samples,
             time_scale=welcome.time_scale,
             ready=self._require_normalisation,

@@ -12,6 +12,7 @@ from fedtwin.config.schema import ComputeConfig
 from fedtwin.errors import FedtwinError
 from fedtwin.files import plain_file, write_whole
 from fedtwin.live.device import board
+from fedtwin.live.device.sending import Sending
 from fedtwin.live.device.trainers import CommandTrainer, Trainer, TrainingError, Update
 from fedtwin.live.logs import say
 from fedtwin.live.wire.ports import Ports, Transport
@@ -49,9 +50,11 @@ class Calibration(BaseModel):
 
 
 def trained_by(config: Config) -> str:
-    """What the time of a training depends on, beside the board and its data."""
+    """What the time of a training depends on, and the size of what is sent of it, beside the board and its data."""
     learning = config.learning or LearningConfig()
-    return f"{learning.model}, {learning.local_epochs} epochs in batches of {learning.batch_size}"
+    share = f" of {learning.top_k:g}" if learning.compress == "top-k" else ""
+    sent = "" if learning.compress == "none" else f", sent as {learning.compress}{share}"
+    return f"{learning.model}, {learning.local_epochs} epochs in batches of {learning.batch_size}{sent}"
 
 
 def cpu_hz_within(compute: ComputeConfig, told_hz: float | None) -> float:
@@ -78,6 +81,7 @@ def try_training(trainer: Trainer, config: Config, samples: int, cpu_hz: float, 
             if count == samples or took_s >= LONG_ENOUGH_S:
                 break
             count = min(GROWTH * count, samples)
+        update_bytes = Sending(config).size_of(update.body)
     except TrainingError as error:
         say(logging.WARNING, "the training could not be tried out", reason=str(error))
         return Calibration()
@@ -86,7 +90,7 @@ def try_training(trainer: Trainer, config: Config, samples: int, cpu_hz: float, 
         samples=samples,
         cpu_hz=cpu_hz,
         cycles_per_sample=took_s / count * cpu_hz,
-        update_bytes=len(update.body),
+        update_bytes=update_bytes,
         trained=trained_by(config),
     )
 

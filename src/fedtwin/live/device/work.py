@@ -12,7 +12,8 @@ from fedtwin.formulas.power import REASONS
 from fedtwin.live.device import board
 from fedtwin.live.device.delivery import Delivery, DeliveryError
 from fedtwin.live.device.planner import Offer, Planner
-from fedtwin.live.device.trainers import Trainer, TrainingError, train_on
+from fedtwin.live.device.sending import Packed, Sending
+from fedtwin.live.device.trainers import Trainer, TrainingError, Update, train_on
 from fedtwin.live.logs import say
 from fedtwin.live.wire.ports import Incoming, ObjectError, Ports, Transport, TransportError
 from fedtwin.live.wire.protocol import (
@@ -55,12 +56,13 @@ class TaskWork:
         trainer: Trainer,
         planner: Planner,
         meter: board.EnergyMeter,
+        sending: Sending,
         samples: int,
         time_scale: float,
         ready: Callable[[], Awaitable[None]] | None = None,
     ) -> None:
         self._transport, self._subjects, self._name, self._ports = transport, subjects, name, ports
-        self._trainer, self._planner, self._meter = trainer, planner, meter
+        self._trainer, self._planner, self._meter, self._sending = trainer, planner, meter, sending
         self._samples, self._time_scale, self._ready = samples, time_scale, ready
         self._accepted_at, self.paused = -math.inf, False
         self._delivery = Delivery(transport, subjects, name, ports)
@@ -207,25 +209,26 @@ class TaskWork:
         joules = self._meter.read() if self._meter.readable else None
         clock, in_a_thread = self._ports.clock, self._ports.in_a_thread
         begun = clock.monotonic_s()
-        update = await in_a_thread(train_on, self._trainer, body, task.round, offer.samples, self._samples)
+        update, packed = await in_a_thread(self._trained, body, task.round, offer.samples)
         measured_s = (clock.monotonic_s() - begun) / self._time_scale
-        if len(update.body) > task.model_bytes + UPLOAD_SLACK_BYTES:  # the broker would refuse it again and again
-            raise TrainingError(f"the update has {len(update.body)} bytes, the model {task.model_bytes}")
+        if len(packed.body) > task.model_bytes + UPLOAD_SLACK_BYTES:  # the broker would refuse it again and again
+            raise TrainingError(f"the update has {len(packed.body)} bytes, the model {task.model_bytes}")
         computed = self._planner.computed(offer, measured_s, joules)
 
         air_s = self._planner.radio.air_s(offer.plan)
         await self._wait_unless_dropped((computed.wait_s + air_s) * self._time_scale)
-        object_name, attempt = await self._delivery.upload(task.token, update.body)
+        object_name, attempt = await self._delivery.upload(task.token, packed.body)
+        self._sending.sent(packed)
         link_s = Reading(value=attempt.wall_s / self._time_scale, source="measured")
         if attempt.steady:  # else a broken connection is in it
-            self._planner.uploaded(len(update.body), link_s.value)
+            self._planner.uploaded(len(packed.body), link_s.value)
 
         upload_s = Reading(value=air_s, source="modelled") if air_s > 0.0 else link_s
         return Done(
             token=task.token,
             version=task.version,
             samples=offer.samples,
-            model_bytes=len(update.body),
+            model_bytes=len(packed.body),
             train_loss=update.train_loss,
             object_name=object_name,
             cpu_hz=offer.cpu_hz,
@@ -237,6 +240,11 @@ class TaskWork:
             upload_j=Reading(value=offer.plan.power_w * upload_s.value, source="modelled"),
             link_s=link_s,
         )
+
+    def _trained(self, model: bytes, round_: int, samples: int) -> tuple[Update, Packed]:
+        """The training, and what is sent of it; it is the device's work to make it small."""
+        update = train_on(self._trainer, model, round_, samples, self._samples)
+        return update, self._sending.packed(model, update.body)
 
     async def _wait_unless_dropped(self, seconds: float) -> None:
         """A training is not cut short: it ends first."""

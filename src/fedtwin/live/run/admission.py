@@ -96,13 +96,15 @@ def admit(
         return NotAdmitted(bad, attack=True)
     if len(body) != done.model_bytes:
         return NotAdmitted(f"size: {len(body)} bytes came, {done.model_bytes} were announced", attack=True)
+    start = model.start_of(found.task.sent.version)
     try:
-        weights = model.codec.decode(body)
+        weights = model.uploaded(body, model.weights if start is None else start)
     except UnfitError as error:
         return NotAdmitted(str(error), attack=True)
+    if start is None and model.sends_changes:  # of which nothing more can be said
+        return NotAdmitted(model.why_no_start(found.task.sent.version), task=found.task)
     if bad := bad_weights(model.weights, weights, core.live):
         return NotAdmitted(bad, attack=True)
-    start = model.start_of(found.task.sent.version)
     if start is None:
         return NotAdmitted(model.why_no_start(found.task.sent.version), task=found.task)
     sent_s = found.task.sent.at_s
@@ -121,7 +123,7 @@ def admit_bytes(core: Core, model: LiveModel, name: str, token: str, size: int) 
     if found.reason is not None:
         return NotAdmitted(found.reason, found.attack)
     if size > model.most_upload_bytes:
-        return NotAdmitted(f"size: {size} bytes, and the model has {model.codec.size}", attack=True)
+        return NotAdmitted(f"size: {size} bytes, and an upload has {model.upload_bytes}", attack=True)
     return None
 
 

@@ -319,7 +319,7 @@ class LiveRun:
             state=kept if isinstance(kept, events.KeptState) else None,
         )
         self.commit(event)
-        if model.needs_start or self._files or self._kept.files or self._kept.states != self._states:
+        if model.keeps_starts or self._files or self._kept.files or self._kept.states != self._states:
             self._remove_what_is_not_needed()
         elif old_version - 1 not in self._kept.versions(starts=False):
             self._kept.models.pop(old_version - 1, None)
@@ -348,8 +348,8 @@ class LiveRun:
     def _starts_of_tasks(self) -> set[int]:
         """The versions that tasks began with whose upload would be taken."""
         live, version = self.core.live, self.core.version
-        tasks = [*self.core.open.values()] if self.model.needs_start else []
-        if self.model.needs_start and live.late == "mix":
+        tasks = [*self.core.open.values()] if self.model.keeps_starts else []
+        if self.model.keeps_starts and live.late == "mix":
             tasks += self.core.given_up.values()
         starts = {task.sent.version for task in tasks}
         return {start for start in starts if version - start <= live.max_staleness}

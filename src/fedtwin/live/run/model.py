@@ -24,6 +24,7 @@ from fedtwin.live.wire.ports import Disk
 from fedtwin.live.wire.protocol import UPLOAD_SLACK_BYTES
 from fedtwin.live.wire.real import DISK
 from fedtwin.live.wire.tensors import Codec, UnfitError, read_model
+from fedtwin.live.wire.updates import update_codec_of
 
 MODELS = "models"
 MOST_UPLOADS_OF_A_SMALL_STATE = 16
@@ -54,6 +55,9 @@ class LiveModel:
         self.sha256 = digest_of(self.encoded)
         layout, self.weights = read_model(self.encoded, str(newest))
         self.codec = Codec(layout)
+        self._updates = update_codec_of(config.learning, layout)
+        self.sends_changes = self._updates is not None
+        self.keeps_starts = self.needs_start or self.sends_changes
         self._state = self._recovered(newest)
 
     @property
@@ -63,11 +67,20 @@ class LiveModel:
     @property
     def most_upload_bytes(self) -> int:
         """Other programs write longer headers."""
-        return self.codec.size + UPLOAD_SLACK_BYTES
+        return self.upload_bytes + UPLOAD_SLACK_BYTES
+
+    @property
+    def upload_bytes(self) -> int:
+        """What a device of ours sends."""
+        return self.codec.size if self._updates is None else self._updates.size
+
+    def uploaded(self, body: bytes | memoryview, start: Weights) -> Weights:
+        """The model that a device has sent, which had downloaded ``start``: whole, or as a change; or ``UnfitError``."""
+        return self.codec.decode(body) if self._updates is None else self._updates.decode(body, start)
 
     def start_of(self, version: int) -> Weights | None:
-        """The model of an earlier version, where the aggregation needs it and it is still there."""
-        if not self.needs_start:
+        """The model of an earlier version, where the aggregation or what is sent needs it and it is still there."""
+        if not self.keeps_starts:
             return self.weights
         try:
             return self.codec.decode(self._read_model(version))

@@ -13,6 +13,9 @@ from typing import Any
 from fedtwin.config import CodeConfig, Config, replace_settings
 from fedtwin.config.data_files import is_file_of_data
 from fedtwin.errors import FedtwinError, ServedElsewhereError
+from fedtwin.learning.charges import with_update_bits
+from fedtwin.learning.compression import upload_bits
+from fedtwin.learning.layout import Layout
 from fedtwin.live.broker.process import Broker
 from fedtwin.live.event_loop import StopSignals, run_until_stopped
 from fedtwin.live.logs import say
@@ -204,14 +207,21 @@ def _begun(out: Path, config: Config, name: str, initial: Path | None) -> LiveRu
             layout, weights = read_model(initial.read_bytes(), str(initial))
         except OSError as error:
             raise FedtwinError(f"--initial {str(initial)!r} cannot be read: {error.strerror}.") from None
-        return opening.begin(out, config, name, Codec(layout).encode(weights))
+        return opening.begin(out, _charged(config, layout), name, Codec(layout).encode(weights))
     if find_spec("torch") is None or config.learning is None:
         what = "[learning] in the configuration" if config.learning is None else "PyTorch (pip install 'fedtwin[learn]')"
         raise FedtwinError(f"The run needs a model to start from: --initial FILE.safetensors, or {what}.")
     outputs, model = initial_model_of(config)
     if is_file_of_data(config.learning.dataset):  # a board may lack the last class
         config = replace_settings(config, {"learning.outputs": outputs})
-    return opening.begin(out, config, name, model)
+    return opening.begin(out, _charged(config, read_model(model, "initial")[0]), name, model)
+
+
+def _charged(config: Config, layout: Layout) -> Config:
+    """With the bits of this model where ``radio.update_bits = "model"``."""
+    if config.radio.update_bits == "model" and config.learning is None:
+        raise FedtwinError("radio.update_bits = 'model' needs a [learning] section, which says how the model is sent.")
+    return config if config.learning is None else with_update_bits(config, upload_bits(layout, config.learning))
 
 
 def serve_run(

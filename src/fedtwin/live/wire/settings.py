@@ -21,6 +21,9 @@ OF_LATER_VERSIONS = (
     "rate_rounds",
     "rate_warmup_rounds",
     "augment",
+    "compress",
+    "top_k",
+    "error_feedback",
 )
 """Settings that devices of earlier versions do not know: they get them only where they are not what was always done."""
 

@@ -1,8 +1,10 @@
+import numpy as np
 import pytest
 
 from fedtwin.errors import FedtwinError
-from fedtwin.experiments.specs.figure import AT_OTHER_WEIGHTS, FIGURES, Sampling, load_experiment, parse_experiment
+from fedtwin.experiments.specs.figure import AT_OTHER_WEIGHTS, FIGURES, Profile, Sampling, load_experiment, parse_experiment
 from fedtwin.figures.kinds import KINDS
+from fedtwin.learning.partition import deal
 
 
 @pytest.mark.parametrize("figure", FIGURES)
@@ -39,6 +41,32 @@ def test_the_accuracy_figures_state_their_energy_weight_and_differ_only_where_th
         rates = {(c.learning.learning_rate, c.learning.local_epochs) for c in configs if c.learning}
         assert len(rates) == 1, "the same for all schemes"
         assert len({config.run.seed for config in configs}) >= least_seeds
+
+
+@pytest.mark.parametrize(
+    ("profile", "dataset", "owned", "classes", "rounds"),
+    [("full", "cifar-10", 50_000, 10, 24_000), ("quick", "fashion-mnist", 60_000, 10, None)],
+)
+def test_the_headline_figure_is_asynchronous_beside_synchronous_with_all_samples_owned(
+    profile: Profile, dataset: str, owned: int, classes: int, rounds: int | None
+) -> None:
+    found = {name: config for name, _, config in load_experiment("headline").configs(profile)}
+    modes = {(config.run.mode, config.learning.partition) for config in found.values() if config.learning}
+    assert modes == {(mode, partition) for mode in ("async", "sync") for partition in ("iid", "dirichlet")} and len(found) == 4
+    for config in found.values():
+        assert config.learning is not None and rounds in (None, config.run.rounds)
+        assert (config.fleet.devices, config.fleet.samples_min, config.fleet.samples_max, config.fleet.channels) == (
+            30,
+            70,
+            100,
+            15,
+        )
+        assert (config.learning.dataset, config.learning.optimiser, config.learning.momentum) == (dataset, "momentum", 0.9)
+        assert (config.learning.rate_schedule, config.learning.averages) == ("cosine", True)
+        shares = deal(np.arange(owned) % classes, config.run.seed, 30, config.learning.owned_samples, None)
+        assert len(np.unique(np.concatenate(shares))) == owned
+    without_partition = {config.learning.model_dump_json(exclude={"partition"}) for config in found.values() if config.learning}
+    assert len(without_partition) == 1, "the same training for all curves"
 
 
 @pytest.mark.parametrize("figure", AT_OTHER_WEIGHTS)

@@ -19,7 +19,22 @@ Profile = Literal["quick", "full"]
 LEAST_ROUNDS = 10
 SAID_ELSEWHERE = {"run.seed": "a profile says how many seeds", "policy.name": "say --schemes instead"}
 AT_OTHER_WEIGHTS = ("6-energy", "7-energy", "8-energy", "9-energy")
-FIGURES = ("3", "4", "5", "regret", "decomposition", "queues", "theorem1", "digits", "6", "7", "8", "9", *AT_OTHER_WEIGHTS)
+FIGURES = (
+    "3",
+    "4",
+    "5",
+    "regret",
+    "decomposition",
+    "queues",
+    "theorem1",
+    "digits",
+    "headline",
+    "6",
+    "7",
+    "8",
+    "9",
+    *AT_OTHER_WEIGHTS,
+)
 
 
 class Effort(BaseModel):

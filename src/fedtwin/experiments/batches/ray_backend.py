@@ -17,6 +17,7 @@ from fedtwin.experiments.batches.ray_gpus import GpusOfRay, first_sentence, unpa
 from fedtwin.processes import interrupts_left_to_the_parent
 
 LOCAL = "local"
+CLIENT = "ray://"
 ANSWER_WITHIN_S = 5.0
 TRIES_AFTER_A_DEATH = 10
 
@@ -50,6 +51,11 @@ class RayBackend:
         yield from self._gpus.train(jobs, until_s)
 
     def require_gpus(self) -> None:
+        if self._address.startswith(CLIENT):
+            raise FedtwinError(
+                f"--ray {self._address} is Ray's client, which cannot follow runs on a GPU: start the command on a node of the "
+                "cluster, with --ray auto."
+            )
         self._gpus.require_some()
 
     def close(self) -> None:
@@ -112,7 +118,7 @@ def run_chunk_on_a_node(chunk: Sequence[Packed]) -> Done:
 
 def _require_an_answer(address: str) -> None:
     """Ray itself waits for minutes where nobody answers."""
-    host, colon, port = address.removeprefix("ray://").rpartition(":")
+    host, colon, port = address.removeprefix(CLIENT).rpartition(":")
     if colon and port.isdigit():
         socket.create_connection((host, int(port)), timeout=ANSWER_WITHIN_S).close()
 

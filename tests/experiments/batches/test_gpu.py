@@ -111,3 +111,10 @@ def test_a_ray_cluster_without_gpus_is_one_sentence() -> None:
         gpus.require_some()
     with pytest.raises(FedtwinError, match="has none"):
         next(gpus.train([Job(training())]))
+
+
+def test_a_ray_cluster_that_has_lost_its_last_gpu_is_not_waited_for() -> None:
+    gpus_there = iter([2.0, 2.0, 0.0])
+    ray = SimpleNamespace(remote=lambda **_: lambda task: task, cluster_resources=lambda: {"GPU": next(gpus_there)})
+    with pytest.raises(FedtwinError, match="has lost its last GPU: the same command goes on"):
+        next(GpusOfRay(ray).train([Job(training())]))

@@ -3,6 +3,7 @@
 import json
 import os
 import signal
+import time
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -148,6 +149,10 @@ def test_who_stops_reading_ends_the_groups_under_way(opened: Callable[..., Backe
     assert "summary" in next(lines)[0] and ray.available_resources().get("GPU", 0.0) == 0.0
     lines.close()
     wait_until(lambda: ray.available_resources().get("GPU", 0.0) == 2.0, seconds=30.0)
+
+
+def test_none_begins_that_is_too_late(opened: Callable[..., Backend], tmp_path: Path) -> None:
+    assert list(opened().train_on_gpus(jobs_of_seeds(2), time.time() - 1.0)) == [] and len(notes_in(tmp_path)) == 2
 
 
 def test_errors_of_a_node_come_back_as_they_are(opened: Callable[..., Backend], monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,8 +1,8 @@
 """What federation costs: centralised SGD beside the headline figure, as one would write it in plain PyTorch.
 
 The same network, optimiser, batch size, clipping, augmentation and cosine as the figure's first curve, and as many sample
-passes as its devices train on, over all training samples pooled and shuffled anew every epoch. Momentum is kept throughout, where
-devices begin without any: that makes a step up to ten times as long, so a second number is a rate of its own.
+passes as its devices train on, over all training samples pooled and shuffled anew every epoch. Momentum is kept throughout,
+where devices begin without any: that makes a step up to ten times as long, so a second number is at a rate of its own.
 
     fedtwin data fetch fashion-mnist
     python -m benchmarks.centralised quick          # the CPU, the figure's rate; full: CIFAR-10 on a GPU

@@ -16,6 +16,8 @@ from fedtwin.figures.save import csv_bytes, save_figure
 from fedtwin.figures.table import Tables, figure_jobs, figure_tables
 from tests.conftest import mostly_slow
 
+RESULTS = Path(__file__).parents[2] / "docs" / "results"
+
 
 def tiny(figure: str) -> Experiment:
     experiment = load_experiment(figure).model_dump()
@@ -68,6 +70,17 @@ def test_accuracy_is_tabulated_on_all_axes_and_at_common_ends() -> None:
         assert ends[0]["above_first"] == 0.0
         for row in ends:
             assert row["above_first"] == pytest.approx(row["test_accuracy"] - ends[0]["test_accuracy"])
+
+
+def test_the_headline_in_the_docs_is_of_the_committed_experiment_and_says_what_its_table_has() -> None:
+    with (RESULTS / "figure_headline_seeds.csv").open(newline="") as lines:
+        rows = [row for row in csv.DictReader(lines) if row["axis"] == "time"]
+    page = (RESULTS.parent / "results.md").read_text(encoding="utf-8")
+    assert list(dict.fromkeys(row["curve"] for row in rows)) == load_experiment("headline").profiles["quick"].schemes
+    for curve in dict.fromkeys(row["curve"] for row in rows):
+        *_, end = (row for row in rows if row["curve"] == curve)
+        reached = f"| {100 * float(end['test_accuracy']):.2f} | {float(end['x']):.0f} s,"
+        assert float(end["test_accuracy"]) >= 0.89 and reached in page, (curve, reached)
 
 
 @pytest.mark.parametrize("average", ["ema", "none"])

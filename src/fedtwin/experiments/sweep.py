@@ -19,7 +19,7 @@ from fedtwin.config import folder_of, identity_of, read_toml
 from fedtwin.errors import FedtwinError
 from fedtwin.experiments.analysis.summaries import COLUMNS, summary_columns
 from fedtwin.experiments.batches.backends import Backend, open_backend
-from fedtwin.experiments.batches.batch import Job, Outcome, keep_code, require_a_gpu_here
+from fedtwin.experiments.batches.batch import Job, Outcome, keep_code, require_gpus
 from fedtwin.experiments.batches.journal import locked
 from fedtwin.experiments.batches.told import run_told
 from fedtwin.experiments.specs.grid import Point
@@ -94,7 +94,7 @@ class Sweep:
     ) -> SweepResult:
         """Does the runs that are left and writes the summaries, whole or not at all."""
         with nullcontext(backend) if backend is not None else open_backend(workers, ray) as place:
-            require_a_gpu_here(self.jobs, place)
+            require_gpus(self.jobs, place)
             if self.out is None:
                 outcomes = self._outcomes(place, progress, say)
                 return SweepResult(summaries_table(self.points, outcomes), None, _failures(self.points, outcomes))

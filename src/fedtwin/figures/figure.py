@@ -62,8 +62,8 @@ def figure(
 ) -> Figure:
     """One figure of the paper, by its name; ``quick`` has fewer seeds and rounds.
 
-    Names are ``3`` to ``9``, ``6-energy`` to ``9-energy`` (λ_e = 0.5), ``regret``, ``decomposition``, ``queues``, ``theorem1``
-    and ``digits``.
+    Names are ``3`` to ``9``, ``6-energy`` to ``9-energy`` (λ_e = 0.5), ``regret``, ``decomposition``, ``queues``, ``theorem1``,
+    ``digits`` and ``headline``.
 
     Other ``schemes`` (names, or ``module:attribute`` of a policy of one's own) and ``{"section.key": value}`` in ``settings``
     make another figure, under another name. With ``out`` PNG, SVG and CSV are written there, and an interrupted figure goes
@@ -134,4 +134,5 @@ def _require_a_place(folder: Path, experiments: Sequence[Experiment], *, overwri
 def _note(experiment: Experiment, profile: Profile) -> str:
     effort = experiment.profiles[profile]
     changed = f"; changed: {experiment.changed}" if experiment.changed else ""
-    return f"(mean and 95 % interval over {effort.seeds} seeds, {effort.rounds:,} rounds{changed})"
+    over = f"mean and 95 % interval over {effort.seeds} seeds" if effort.seeds > 1 else "one seed"
+    return f"({over}, {effort.rounds:,} rounds{changed})"

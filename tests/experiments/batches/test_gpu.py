@@ -5,16 +5,18 @@ import shutil
 import threading
 import time
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
 import pytest
 
 from fedtwin.config import Config, LearningConfig, load_config
-from fedtwin.errors import NotFinishedError
+from fedtwin.errors import FedtwinError, NotFinishedError
 from fedtwin.experiments.batches.allowance import Allowance
 from fedtwin.experiments.batches.batch import Job, run_batch
-from fedtwin.experiments.batches.gpu import NOT_OF_A_TRAINING, groups_of, simulate_on_gpu
+from fedtwin.experiments.batches.gpu import NOT_OF_A_TRAINING, cut_groups, groups_of, simulate_on_gpu
+from fedtwin.experiments.batches.ray_gpus import GpusOfRay
 from fedtwin.learning.executors import cuda
 from fedtwin.learning.executors.base import Workload
 from fedtwin.learning.executors.cuda_trainers import make_trainer
@@ -95,3 +97,24 @@ def test_runs_that_train_otherwise_do_not() -> None:
     ]
     assert groups_of([training(**changes) for changes in others * 2]) == [[0, 4], [1, 5], [2, 6], [3, 7]]
     assert set(LearningConfig.model_fields) > NOT_OF_A_TRAINING
+
+
+def test_no_more_share_it_than_may_at_once() -> None:
+    configs = [training(**{"run.seed": seed, "learning.learning_rate": 0.1 * (1 + seed % 2)}) for seed in range(7)]
+    assert cut_groups(configs, most=3) == [[0, 2, 4], [6], [1, 3, 5]]
+
+
+def test_a_ray_cluster_without_gpus_is_one_sentence() -> None:
+    ray = SimpleNamespace(remote=lambda **_: lambda task: task, cluster_resources=lambda: {"CPU": 4.0})
+    gpus = GpusOfRay(ray)
+    with pytest.raises(FedtwinError, match=r"^learning.executor = 'cuda' needs a GPU, and the Ray cluster has none: "):
+        gpus.require_some()
+    with pytest.raises(FedtwinError, match="has none"):
+        next(gpus.train([Job(training())]))
+
+
+def test_a_ray_cluster_that_has_lost_its_last_gpu_is_not_waited_for() -> None:
+    gpus_there = iter([2.0, 2.0, 0.0])
+    ray = SimpleNamespace(remote=lambda **_: lambda task: task, cluster_resources=lambda: {"GPU": next(gpus_there)})
+    with pytest.raises(FedtwinError, match="has lost its last GPU: the same command goes on"):
+        next(GpusOfRay(ray).train([Job(training())]))

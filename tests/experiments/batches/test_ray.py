@@ -122,10 +122,10 @@ def test_a_cluster_that_is_not_there_is_one_sentence_and_nothing_is_written(tmp_
     assert len(done.stderr.splitlines()) == 1 and not (tmp_path / "out").exists()
 
 
-def test_gpu_runs_are_not_for_ray(tmp_path: Path) -> None:
+def test_a_cluster_without_a_gpu_is_one_sentence_and_nothing_is_written(tmp_path: Path) -> None:
     (tmp_path / "spec.toml").write_text('seeds = 1\n[config.learning]\nexecutor = "cuda"\n')
     done = run_cli("sweep", "spec.toml", "--out", "out", "--ray", "local", cwd=tmp_path)
-    assert done.returncode == 2 and "learning.executor = 'cuda' is for the GPU of this machine" in done.stderr
+    assert done.returncode == 2 and "learning.executor = 'cuda' needs a GPU, and the Ray cluster has none: " in done.stderr
     assert len(done.stderr.splitlines()) == 1 and not (tmp_path / "out").exists()
 
 

@@ -1,8 +1,10 @@
+import numpy as np
 import pytest
 
 from fedtwin.errors import FedtwinError
-from fedtwin.experiments.specs.figure import AT_OTHER_WEIGHTS, FIGURES, Sampling, load_experiment, parse_experiment
+from fedtwin.experiments.specs.figure import AT_OTHER_WEIGHTS, FIGURES, Profile, Sampling, load_experiment, parse_experiment
 from fedtwin.figures.kinds import KINDS
+from fedtwin.learning.partition import deal
 
 
 @pytest.mark.parametrize("figure", FIGURES)
@@ -39,6 +41,49 @@ def test_the_accuracy_figures_state_their_energy_weight_and_differ_only_where_th
         rates = {(c.learning.learning_rate, c.learning.local_epochs) for c in configs if c.learning}
         assert len(rates) == 1, "the same for all schemes"
         assert len({config.run.seed for config in configs}) >= least_seeds
+
+
+@pytest.mark.parametrize(
+    ("profile", "dataset", "images", "partitions"),
+    [("full", "cifar-10", 50_000, {"iid", "dirichlet"}), ("quick", "fashion-mnist", 60_000, {"iid"})],
+)
+def test_the_headline_figure_is_asynchronous_beside_synchronous_and_all_samples_are_owned(
+    profile: Profile, dataset: str, images: int, partitions: set[str]
+) -> None:
+    configs = [config for _, _, config in load_experiment("headline").configs(profile) if config.run.seed == 0]
+    trainings = [config.learning for config in configs if config.learning is not None]
+    found = [(config.run.mode, learning.partition) for config, learning in zip(configs, trainings, strict=True)]
+    assert sorted(found) == sorted((mode, partition) for mode in ("async", "sync") for partition in partitions)
+    for config, learning in zip(configs, trainings, strict=True):
+        fleet = config.fleet
+        assert (fleet.devices, fleet.samples_min, fleet.samples_max, fleet.channels) == (30, 70, 100, 15)
+        assert (learning.dataset, learning.optimiser, learning.momentum, learning.weight_decay) == (
+            dataset,
+            "momentum",
+            0.9,
+            5e-4,
+        )
+        assert (learning.rate_schedule, learning.local_epochs, learning.averages) == ("cosine", 1, True)
+        shares = deal(np.arange(images) % 10, 0, fleet.devices, learning.owned_samples, None)
+        assert len(np.unique(np.concatenate(shares))) == images
+    assert len({learning.model_dump_json(exclude={"partition"}) for learning in trainings}) == 1, "trained alike"
+
+
+def test_the_full_headline_is_what_was_asked_for() -> None:
+    effort = load_experiment("headline").profiles["full"]
+    (config, *_) = [config for _, _, config in load_experiment("headline").configs("full")]
+    assert effort.rounds == 24_000 and config.learning is not None and config.learning.model == "resnet18"
+    assert (config.learning.learning_rate, config.learning.augment, config.learning.executor) == (0.05, "crop-flip", "cuda")
+
+
+def test_a_profile_may_have_some_of_the_schemes_unless_others_are_chosen() -> None:
+    experiment = load_experiment("headline")
+    some = experiment.schemes[:2]
+    assert [name for name, _, _ in experiment.configs("quick")] == some
+    assert {name for name, _, _ in experiment.configs("full")} == set(experiment.schemes)
+    changed = experiment.with_changes(settings={"learning.batch_size": 16})
+    assert [name for name, _, _ in changed.configs("quick")] == some
+    assert [name for name, _, _ in experiment.with_changes(["Random"]).configs("quick")] == ["Random"]
 
 
 @pytest.mark.parametrize("figure", AT_OTHER_WEIGHTS)

@@ -8,14 +8,15 @@ a process of its own, and only those that die there too have failed.
 import os
 import time
 from collections import deque
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterator, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
 from concurrent.futures.process import BrokenProcessPool
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from multiprocessing import active_children
 from typing import Protocol, TypeVar
 
-from fedtwin.experiments.batches.job import Done, Line, Packed, run_packed, too_late, weight
+from fedtwin.experiments.batches.gpu import lines_on_gpu
+from fedtwin.experiments.batches.job import Done, Job, Line, Packed, run_packed, too_late, weight
 from fedtwin.experiments.batches.pools import each_apart, give, require_that_workers_start
 from fedtwin.given import workers_given, wrong_kind
 from fedtwin.usercode import only_here
@@ -29,12 +30,16 @@ Ticket = TypeVar("Ticket")
 
 
 class Backend(Protocol):
-    """Does runs. No number depends on which one it is; ``here`` says whether it uses this machine and its GPU."""
-
-    here: bool
+    """Does runs. No number depends on which one it is."""
 
     def run(self, runs: Sequence[Packed]) -> Iterator[list[Line]]:
         """Every run, some at a time, in whatever order they finish."""
+
+    def train_on_gpus(self, jobs: Sequence[Job], until_s: float | None = None) -> Generator[list[Line], None, None]:
+        """Every run with ``learning.executor = "cuda"``, likewise. None begins after ``until_s``."""
+
+    def require_gpus(self) -> None:
+        """An error where such runs have no place at all."""
 
     def close(self) -> None:
         """Ends the workers."""
@@ -70,8 +75,6 @@ class LocalBackend:
     Code that is in the user's script itself (``__main__:name``) is nowhere else, and so is run in this process too.
     """
 
-    here = True
-
     def __init__(self, workers: int) -> None:
         self._workers = workers
         self._pool: ProcessPoolExecutor | None = None
@@ -96,6 +99,13 @@ class LocalBackend:
         except BaseException:
             self._terminate()
             raise
+
+    def train_on_gpus(self, jobs: Sequence[Job], until_s: float | None = None) -> Generator[list[Line], None, None]:
+        with closing(lines_on_gpu(jobs, until_s)) as lines:
+            yield from ([line] for line in lines)
+
+    def require_gpus(self) -> None:
+        """Where this machine has none, each run says so."""
 
     def start(self) -> None:
         """Starts all workers now and waits until they are ready."""

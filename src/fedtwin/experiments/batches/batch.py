@@ -15,15 +15,11 @@ from fedtwin.errors import FedtwinError, FedtwinWarning, NotFinishedError
 from fedtwin.experiments.batches.allowance import Allowance
 from fedtwin.experiments.batches.backends import Backend, open_backend
 from fedtwin.experiments.batches.engines import packed_with_engines
-from fedtwin.experiments.batches.gpu import simulate_on_gpu
 from fedtwin.experiments.batches.job import (
     Job,
     Line,
     Outcome,
-    line_of,
-    line_of_failure,
     outcome_of,
-    reason_of,
     too_late,
     with_selections,
     words,
@@ -44,7 +40,7 @@ __all__ = [
     "begun",
     "keep_code",
     "open_backend",
-    "require_a_gpu_here",
+    "require_gpus",
     "run_batch",
     "with_selections",
 ]
@@ -71,7 +67,7 @@ def run_batch(
     With ``keep_failures`` a run that fails is an outcome, and not done again unless ``retry_failed``; otherwise it is an error.
     """
     require_no_worker()
-    require_a_gpu_here(jobs, backend)
+    require_gpus(jobs, backend)
     jobs = _charged(jobs)
     _warn_once(jobs)
     times = Counter(job.key for job in jobs)
@@ -126,20 +122,17 @@ def finished_in(journal: Journal, *, retry_failed: bool) -> dict[str, Line]:
     return {key: line for key, line in journal.lines.items() if not retry_failed or outcome_of(line).ran}
 
 
-def require_a_gpu_here(jobs: Sequence[Job], backend: Backend | None) -> None:
-    """Runs that share one GPU are not for other machines."""
-    if backend is not None and not backend.here and any(job.on_gpu for job in jobs):
-        raise FedtwinError("learning.executor = 'cuda' is for the GPU of this machine, not for Ray: leave --ray out.")
+def require_gpus(jobs: Sequence[Job], backend: Backend | None) -> None:
+    """Runs that train on a GPU go where there is one."""
+    if backend is not None and any(job.on_gpu for job in jobs):
+        backend.require_gpus()
 
 
 def _run_all(jobs: Sequence[Job], backend: Backend, until_s: float | None) -> Generator[list[Line], None, None]:
     on_gpu = [job for job in jobs if job.on_gpu]
-    for place, result in simulate_on_gpu([job.config for job in on_gpu], until_s=until_s):
-        job = on_gpu[place]
-        if isinstance(result, BaseException):
-            yield [line_of_failure(job.key, reason_of(result))]
-        else:
-            yield [line_of(job.key, job.config, result, result.identity)]
+    if on_gpu:
+        with closing(backend.train_on_gpus(on_gpu, until_s)) as trained:
+            yield from trained
     if too_late(until_s):
         return
     yield from backend.run(packed_with_engines([job for job in jobs if not job.on_gpu], until_s))

@@ -3,11 +3,12 @@
 import warnings
 from collections.abc import Generator, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
+from contextlib import closing
 from typing import TYPE_CHECKING
 
 from fedtwin.config import Config
 from fedtwin.errors import FedtwinError, FedtwinWarning
-from fedtwin.experiments.batches.job import too_late
+from fedtwin.experiments.batches.job import Job, Line, line_of, line_of_failure, reason_of, too_late
 from fedtwin.sim import Result, simulate
 
 if TYPE_CHECKING:
@@ -24,6 +25,17 @@ NOT_OF_A_TRAINING = frozenset((*WHOSE_SAMPLES, *WHAT_BECOMES_OF_AN_UPLOAD, *WHAT
 """Settings that local training does not know: runs that differ in no others of ``[learning]`` share the GPU."""
 
 
+def lines_on_gpu(jobs: Sequence[Job], until_s: float | None = None) -> Generator[Line, None, None]:
+    """``simulate_on_gpu`` of jobs: the line of every run as soon as it ends, also of one that fails."""
+    with closing(simulate_on_gpu([job.config for job in jobs], until_s=until_s)) as results:
+        for place, result in results:
+            job = jobs[place]
+            if isinstance(result, BaseException):
+                yield line_of_failure(job.key, reason_of(result))
+            else:
+                yield line_of(job.key, job.config, result, result.identity)
+
+
 def simulate_on_gpu(
     configs: Sequence[Config], most: int = MOST_RUNS_AT_ONCE, until_s: float | None = None
 ) -> Generator[tuple[int, Result | BaseException], None, None]:
@@ -32,11 +44,15 @@ def simulate_on_gpu(
     Runs that train the same network on the same data in the same way share the GPU, whatever becomes of their uploads; the
     others take turns. After ``until_s`` no more begin. Who stops reading ends those that are under way.
     """
-    for places in groups_of(configs):
-        for first in range(0, len(places), most):
-            if too_late(until_s):
-                return
-            yield from _together(configs, places[first : first + most])
+    for places in cut_groups(configs, most):
+        if too_late(until_s):
+            return
+        yield from _together(configs, places)
+
+
+def cut_groups(configs: Sequence[Config], most: int = MOST_RUNS_AT_ONCE) -> list[list[int]]:
+    """The places of those that share a GPU, no more than ``most`` together."""
+    return [places[first : first + most] for places in groups_of(configs) for first in range(0, len(places), most)]
 
 
 def groups_of(configs: Sequence[Config]) -> list[list[int]]:

@@ -6,16 +6,18 @@ A chunk that dies wherever it is done is taken apart: only the run that dies alo
 import logging
 import os
 import socket
-from collections.abc import Iterator, Sequence
+from collections.abc import Generator, Iterator, Sequence
 from typing import Any
 
 from fedtwin.errors import FedtwinError
 from fedtwin.experiments.batches.backends import CHUNK_S, default_workers, in_chunks
-from fedtwin.experiments.batches.job import Done, Line, Packed, line_of_failure, run_chunk, unpack, weight
+from fedtwin.experiments.batches.job import Done, Job, Line, Packed, line_of_failure, run_chunk, weight
 from fedtwin.experiments.batches.pools import KILLED
+from fedtwin.experiments.batches.ray_gpus import GpusOfRay, first_sentence, unpack_on_a_node
 from fedtwin.processes import interrupts_left_to_the_parent
 
 LOCAL = "local"
+CLIENT = "ray://"
 ANSWER_WITHIN_S = 5.0
 TRIES_AFTER_A_DEATH = 10
 
@@ -23,10 +25,8 @@ TRIES_AFTER_A_DEATH = 10
 class RayBackend:
     """The cluster at ``address`` (``auto``, ``host:port``), or one started for this command (``local``).
 
-    ``workers`` limits how many of its cores are used.
+    ``workers`` limits how many of its cores are used, and of its GPUs.
     """
-
-    here = False
 
     def __init__(self, address: str, workers: int | None = None) -> None:
         os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
@@ -40,11 +40,23 @@ class RayBackend:
         self._task = ray.remote(num_cpus=1, max_retries=TRIES_AFTER_A_DEATH)(run_chunk_on_a_node)
         self._chunks: dict[Any, Sequence[Packed]] = {}
         self._suspects: list[Packed] = []
+        self._gpus = GpusOfRay(ray, workers)
 
     def run(self, runs: Sequence[Packed]) -> Iterator[list[Line]]:
         self._suspects = []
         yield from in_chunks(runs, self._cores, self._submit, self._collect)
         yield from in_chunks(self._suspects, self._cores, self._submit, self._collect, most=1)
+
+    def train_on_gpus(self, jobs: Sequence[Job], until_s: float | None = None) -> Generator[list[Line], None, None]:
+        yield from self._gpus.train(jobs, until_s)
+
+    def require_gpus(self) -> None:
+        if self._address.startswith(CLIENT):
+            raise FedtwinError(
+                f"--ray {self._address} is Ray's client, which cannot follow runs on a GPU: start the command on a node of the "
+                "cluster, with --ray auto."
+            )
+        self._gpus.require_some()
 
     def close(self) -> None:
         self._ray.shutdown()
@@ -59,7 +71,7 @@ class RayBackend:
                 _require_an_answer(self._address)
                 self._ray.init(self._address, **quiet)
         except (OSError, RuntimeError, ValueError) as error:
-            raise FedtwinError(f"--ray {self._address} cannot be reached: {_first_sentence(error)}.") from None
+            raise FedtwinError(f"--ray {self._address} cannot be reached: {first_sentence(error)}.") from None
         except BaseException:
             self.close()
             raise
@@ -94,24 +106,19 @@ class RayBackend:
             if len(chunk) > 1:
                 self._suspects += chunk
                 return None
-            line = line_of_failure(chunk[0]["key"], f"{KILLED} ({_first_sentence(error)}).")
+            line = line_of_failure(chunk[0]["key"], f"{KILLED} ({first_sentence(error)}).")
             return [line], CHUNK_S / max(1, weight(chunk[0]))
 
 
 def run_chunk_on_a_node(chunk: Sequence[Packed]) -> Done:
-    """Does the runs if this node would do the same as the machine that asks: its fedtwin, and the files a run names."""
-    for packed in chunk:
-        if unpack(packed).key != packed["key"]:
-            raise FedtwinError(
-                "A node of the Ray cluster has another version of fedtwin, or other contents of a fleet, data or policy "
-                "file that the settings name: make them the same as here."
-            )
+    """Does the runs if this node would do the same as the machine that asks."""
+    unpack_on_a_node(chunk)
     return run_chunk(chunk)
 
 
 def _require_an_answer(address: str) -> None:
     """Ray itself waits for minutes where nobody answers."""
-    host, colon, port = address.removeprefix("ray://").rpartition(":")
+    host, colon, port = address.removeprefix(CLIENT).rpartition(":")
     if colon and port.isdigit():
         socket.create_connection((host, int(port)), timeout=ANSWER_WITHIN_S).close()
 
@@ -122,7 +129,3 @@ def _keep_standard_output_clean() -> None:
 
     if hasattr(worker, "print_to_stdstream"):
         worker.print_to_stdstream = lambda *_, **__: None
-
-
-def _first_sentence(error: Exception) -> str:
-    return (str(error).strip() or type(error).__name__).splitlines()[0].partition(". ")[0].rstrip(".")

@@ -19,15 +19,31 @@ Profile = Literal["quick", "full"]
 LEAST_ROUNDS = 10
 SAID_ELSEWHERE = {"run.seed": "a profile says how many seeds", "policy.name": "say --schemes instead"}
 AT_OTHER_WEIGHTS = ("6-energy", "7-energy", "8-energy", "9-energy")
-FIGURES = ("3", "4", "5", "regret", "decomposition", "queues", "theorem1", "digits", "6", "7", "8", "9", *AT_OTHER_WEIGHTS)
+FIGURES = (
+    "3",
+    "4",
+    "5",
+    "regret",
+    "decomposition",
+    "queues",
+    "theorem1",
+    "digits",
+    "headline",
+    "6",
+    "7",
+    "8",
+    "9",
+    *AT_OTHER_WEIGHTS,
+)
 
 
 class Effort(BaseModel):
-    """How much work a profile is, and the settings that only it has."""
+    """How much work a profile is, and the settings that only it has; ``schemes`` where it has not all of the figure's."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
     rounds: int = Field(ge=1)
     seeds: int = Field(ge=1)
+    schemes: list[str] | None = Field(None, min_length=1)
     config: dict[str, dict[str, Any]] = {}
 
 
@@ -92,7 +108,7 @@ class Experiment(BaseModel):
         folder = Path.cwd() if any(":" in scheme for scheme in self.schemes) else None
         return [
             (name, next(iter(point.values.values()), None), point.config)
-            for name, variant in self._variants(self.schemes).items()
+            for name, variant in self._variants(effort.schemes or self.schemes).items()
             for point in grid_points(
                 {**settings, **flat_settings(variant.config)}, grid, [variant.scheme], range(effort.seeds), folder
             )
@@ -121,11 +137,16 @@ class Experiment(BaseModel):
             update={
                 "figure": f"{self.figure}-{digest}",
                 "schemes": chosen,
-                "profiles": _with_rounds(self.profiles, over.get("run.rounds")),
+                "profiles": _with_rounds(self._profiles_for(chosen), over.get("run.rounds")),
                 "settings": over,
                 "changed": "; ".join(words),
             }
         )
+
+    def _profiles_for(self, schemes: Sequence[str]) -> dict[Profile, Effort]:
+        """A profile's own choice of schemes is for the figure's."""
+        own = {} if schemes == self.schemes else {"schemes": None}
+        return {name: effort.model_copy(update=own) for name, effort in self.profiles.items()}
 
     def _variants(self, schemes: Sequence[str]) -> dict[str, Variant]:
         return {name: self.variants.get(name, Variant(scheme=name)) for name in schemes}

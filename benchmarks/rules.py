@@ -1,12 +1,12 @@
 """Aggregation rules on the same runs: what each takes to an accuracy, where it ends, and what memory it needs.
 
-Of every rule at most six settings are tried on a seed that the table does not use, in half as many rounds; the one with the
+Of every rule at most six settings are tried on a seed that the table does not use, in a third of the rounds; the one with the
 largest mean accuracy over that time is run on the seeds of the table. All other settings are the same for all: Fashion-MNIST,
-``small-cnn``, CU-UCB, λ_e = 0.1; synchronous rules wait for the 15 devices of a round. The journal beside the CSV holds the
+``mlp``, CU-UCB, λ_e = 0.1; synchronous rules wait for the 15 devices of a round. The journal beside the CSV holds the
 finished runs: the same command, started again, goes on.
 
-    python -m benchmarks.rules docs/results/rules.csv             # some 15 minutes on two cores
-    python -m benchmarks.rules docs/results/rules.csv --show      # the tables again, from the CSV files alone
+    python -m benchmarks.rules docs/results/rules.csv dirichlet          # or even, or both; each some 3 minutes on two cores
+    python -m benchmarks.rules docs/results/rules.csv                    # the tables again, from the CSV files alone
 """
 
 import csv
@@ -25,24 +25,24 @@ from fedtwin.learning.aggregation import Upload, aggregation_of
 
 Settings = dict[str, Any]
 
-SEARCH_SEED, SEEDS, ROUNDS = 1000, (1, 2, 3, 4), 1500
+SEARCH_SEED, SEEDS, ROUNDS = 1000, (1, 2, 3, 4, 5), 1500
 COMMON: Settings = {
     "learning.dataset": "fashion-mnist",
-    "learning.model": "small-cnn",
-    "learning.evaluate_every_s": 5.0,
+    "learning.model": "mlp",
+    "learning.evaluate_every_s": 3.0,
     "objective.energy_weight": 0.1,
 }
 PARTITIONS: dict[str, Settings] = {
-    "Dirichlet(0.3)": {"learning.partition": "dirichlet", "learning.dirichlet_gamma": 0.3},
+    "dirichlet": {"learning.partition": "dirichlet", "learning.dirichlet_gamma": 0.3},
     "even": {},
 }
-LEVELS = {"Dirichlet(0.3)": 0.7, "even": 0.75}
+LEVELS = {"dirichlet": 0.75, "even": 0.8}
 RATE, MIXING, SIZE, OWN = ("learning." + name for name in ("learning_rate", "mixing", "buffer_size", "aggregation_settings"))
 RATES = (0.1, 0.2)
 SYNC = {"run.mode": "sync"}
 EVALUATION = ("partition", "rule", "seed", "clock_s", "energy_j", "test_accuracy", "plain_test_accuracy")
 SEARCHED = ("partition", "rule", "settings", "mean_accuracy", "chosen")
-DEVICES, VALUES = (30, 1000), 46_730
+DEVICES, VALUES = (30, 1000), 55_050
 
 
 def tried() -> dict[str, list[Settings]]:
@@ -52,10 +52,10 @@ def tried() -> dict[str, list[Settings]]:
         return [{RATE: rate, **other} for rate, other in itertools.product(RATES, others)]
 
     return {
-        "fedasync": with_rates(*({MIXING: value} for value in (0.3, 0.6, 0.9))),
+        "fedasync": [{RATE: rate, MIXING: value} for rate in (0.1, 0.2, 0.3) for value in (0.6, 0.9)],
         "change": with_rates(*({MIXING: value} for value in (0.2, 0.5, 1.0))),
         "fedbuff": with_rates(*({SIZE: size, MIXING: 1.0} for size in (3, 5, 10))),
-        "ca2fl": with_rates({SIZE: 5, MIXING: 0.5}, *({SIZE: size, MIXING: 1.0} for size in (5, 10))),
+        "ca2fl": [{RATE: 0.1, SIZE: size, MIXING: value} for size in (5, 10) for value in (0.1, 0.25, 0.5)],
         "fadas": with_rates(*({SIZE: 5, f"{OWN}.rate": value} for value in (0.001, 0.003, 0.01))),
         "fedavg": [{RATE: value, **SYNC} for value in (0.05, 0.1, 0.15, 0.2, 0.3, 0.4)],
         "fedavgm": with_rates(*({f"{OWN}.momentum": value, **SYNC} for value in (0.5, 0.7, 0.9))),
@@ -72,18 +72,17 @@ def said(settings: Settings) -> str:
     return ", ".join(f"{key.rpartition('.')[2]} {value:g}" for key, value in settings.items() if key not in SYNC)
 
 
-def search(journal: Path) -> list[dict[str, Any]]:
-    """Every setting of every rule on both partitions, with its mean accuracy; one that fails has none."""
-    cases = [(p, rule, one) for p in PARTITIONS for rule, settings in tried().items() for one in settings]
-    jobs = [Job(config_of(rule, partition, one, SEARCH_SEED, ROUNDS // 2)) for partition, rule, one in cases]
+def search(partition: str, journal: Path) -> list[dict[str, Any]]:
+    """Every setting of every rule, with its mean accuracy; one that fails has none."""
+    cases = [(rule, one) for rule, settings in tried().items() for one in settings]
+    jobs = [Job(config_of(rule, partition, one, SEARCH_SEED, ROUNDS // 3)) for rule, one in cases]
     outcomes = run_batch(jobs, journal=journal, keep_failures=True, progress=_tell)
     rows: list[dict[str, Any]] = [
         dict(zip(SEARCHED, (partition, rule, said(one), mean_accuracy(outcome), False), strict=True)) | {"given": one}
-        for (partition, rule, one), outcome in zip(cases, outcomes, strict=True)
+        for (rule, one), outcome in zip(cases, outcomes, strict=True)
     ]
-    for partition, rule in itertools.product(PARTITIONS, tried()):
-        mine = [row for row in rows if (row["partition"], row["rule"]) == (partition, rule)]
-        max(mine, key=lambda row: row["mean_accuracy"])["chosen"] = True
+    for rule in tried():
+        max((row for row in rows if row["rule"] == rule), key=lambda row: row["mean_accuracy"])["chosen"] = True
     return rows
 
 
@@ -122,8 +121,8 @@ def memory_per_device(rule: str, settings: Settings, devices: int) -> float:
 
 def show(searched: Sequence[dict[str, Any]], runs: Sequence[dict[str, Any]]) -> None:
     """A table of every partition, in Markdown; FedAsync is the first rule, and differences are from it, in pairs by seed."""
-    for partition, level in LEVELS.items():
-        rows = [row for row in runs if row["partition"] == partition]
+    for partition in dict.fromkeys(row["partition"] for row in runs):
+        level, rows = LEVELS[partition], [row for row in runs if row["partition"] == partition]
         curves = [
             {**row, "curve": row["rule"], "axis": axis, "x": row[x]}
             for axis, x in (("time", "clock_s"), ("energy", "energy_j"))
@@ -157,11 +156,13 @@ def _tell(finished: int) -> None:
     print("." * finished, end="", file=sys.stderr, flush=True)
 
 
-def _write(path: Path, columns: Sequence[str], rows: Iterable[dict[str, Any]]) -> None:
+def _add(path: Path, columns: Sequence[str], rows: Iterable[dict[str, Any]], partition: str) -> None:
+    """The rows of a partition take the place of those that were there."""
+    others = [row for row in _read(path) if row["partition"] != partition] if path.exists() else []
     with path.open("w", newline="", encoding="utf-8") as file:
         writer = csv.DictWriter(file, columns, extrasaction="ignore", lineterminator="\n")
         writer.writeheader()
-        writer.writerows(rows)
+        writer.writerows([*others, *rows])
 
 
 def _read(path: Path) -> list[dict[str, Any]]:
@@ -172,11 +173,11 @@ def _read(path: Path) -> list[dict[str, Any]]:
 def main() -> None:
     path = Path(sys.argv[1])
     searched_path, journal = path.with_name(f"{path.stem}_search.csv"), path.with_suffix(".journal")
-    if "--show" not in sys.argv:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        searched = search(journal)
-        _write(searched_path, SEARCHED, searched)
-        _write(path, EVALUATION, table_runs([row for row in searched if row["chosen"]], journal))
+    path.parent.mkdir(parents=True, exist_ok=True)
+    for partition in PARTITIONS if sys.argv[2:] == ["both"] else sys.argv[2:]:
+        searched = search(partition, journal)
+        _add(searched_path, SEARCHED, searched, partition)
+        _add(path, EVALUATION, table_runs([row for row in searched if row["chosen"]], journal), partition)
     show(_read(searched_path), _read(path))
 
 

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
 
 from fedtwin.errors import FedtwinError
+from fedtwin.records.files import CONFIG_NAME
 from fedtwin.runs import Moment, Run, open_run
 from fedtwin.runs.run import LEDGER_NAME
 from fedtwin.service.bell import Bell
@@ -214,7 +215,8 @@ class Served:
                 self._until_it_is_another()
                 continue
             except FedtwinError as error:
-                self._fail(str(error))
+                begun = self._now.run is not None or (self.folder / CONFIG_NAME).exists()
+                self._fail(str(error) if begun else f"The run {self.id!r} has not begun yet.")
             except OSError as error:
                 self._fail(f"{str(self.folder)!r} cannot be read: {error.strerror or error}.")
             except Exception as error:  # a folder may hold anything; the server goes on, and says what it met

@@ -1,6 +1,6 @@
 """What the size of the update is worth: cost, time and energy per update, and accuracy at equal updates, time and energy.
 
-python -m benchmarks.update_size docs/results/update_size.csv          # 12 minutes on two cores; one line per run
+python -m benchmarks.update_size docs/results/update_size.csv          # half an hour on two cores; one line per run
 python -m benchmarks.update_size docs/results/update_size.csv --table  # the tables of docs/results.md, from that file
 python -m benchmarks.update_size /tmp/some.csv --quick                 # digits, one seed, a minute
 

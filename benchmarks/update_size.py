@@ -127,7 +127,8 @@ def table(rows: Sequence[Line], mix: str) -> str:
         for name in ("accuracy_at_updates", "accuracy_at_time", "accuracy_at_energy"):
             values = 100.0 * np.array([getattr(run, name) for run in runs])
             apart = values - 100.0 * np.array([getattr(run, name) for run in whole])
-            cells.append(f"{values.mean():.1f}" + ("" if variant == "none" else f" ({apart.min():+.1f} … {apart.max():+.1f})"))
+            differs = f" ({apart.min():+.1f} … {apart.max():+.1f})".replace("-", "−")
+            cells.append(f"{values.mean():.1f}{'' if variant == 'none' else differs}")
         told.append(f"| {variant} | {' | '.join(cells)} |")
     return "\n".join(told)
 

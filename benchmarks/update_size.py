@@ -1,6 +1,6 @@
 """What the size of the update is worth: cost, time and energy per update, and accuracy at equal updates, time and energy.
 
-python -m benchmarks.update_size docs/results/update_size.csv          # 12 minutes on two cores; one line per run
+python -m benchmarks.update_size docs/results/update_size.csv          # half an hour on two cores; one line per run
 python -m benchmarks.update_size docs/results/update_size.csv --table  # the tables of docs/results.md, from that file
 python -m benchmarks.update_size /tmp/some.csv --quick                 # digits, one seed, a minute
 
@@ -127,7 +127,8 @@ def table(rows: Sequence[Line], mix: str) -> str:
         for name in ("accuracy_at_updates", "accuracy_at_time", "accuracy_at_energy"):
             values = 100.0 * np.array([getattr(run, name) for run in runs])
             apart = values - 100.0 * np.array([getattr(run, name) for run in whole])
-            cells.append(f"{values.mean():.1f}" + ("" if variant == "none" else f" ({apart.min():+.1f} … {apart.max():+.1f})"))
+            differs = f" ({apart.min():+.1f} … {apart.max():+.1f})".replace("-", "−")
+            cells.append(f"{values.mean():.1f}{'' if variant == 'none' else differs}")
         told.append(f"| {variant} | {' | '.join(cells)} |")
     return "\n".join(told)
 

@@ -49,7 +49,7 @@ def test_a_run_that_cannot_be_read_is_told_and_others_go_on(folder: Path, tmp_pa
     with serving(damaged, folder, tmp_path / "nothing") as client:
         until(lambda: "rounds.parquet" in str(listed(client)["unreadable"]), "the damage is found")
         assert listed(client, 1)["unreadable"] is None
-            assert listed(client, 2)["unreadable"] == "The run 'nothing' has not begun yet."
+        assert listed(client, 2)["unreadable"] == "The run 'nothing' has not begun yet."
         refused = client.get("/api/runs/damaged/fleet")
         assert refused.status_code == 409 and "rounds.parquet" in refused.json()["error"]
         assert client.get("/api/2/search/things/count").json() == 31

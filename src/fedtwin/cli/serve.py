@@ -1,5 +1,6 @@
 """``fedtwin serve``: the twins of runs as a service and a page."""
 
+import os
 from pathlib import Path
 from typing import Annotated
 
@@ -28,6 +29,7 @@ def serve(
 ) -> None:
     """Serve the twins of runs: a page to look at, and an API in the shape of Eclipse Ditto's."""
     require("fedtwin serve", "page", "starlette", "uvicorn", "sse_starlette", "pyarrow")
+    os.environ.setdefault("ARROW_DEFAULT_MEMORY_POOL", "system")  # pyarrow looks when imported; its own keeps 32 MB
     from fedtwin.service.server import Listening, serve_runs
     from fedtwin.service.twins import Broker
 

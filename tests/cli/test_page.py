@@ -25,7 +25,7 @@ def test_a_page_is_there_as_soon_as_the_run_is_and_ends_with_the_block(
     with page_beside(True, folder, 0) as process:
         assert process is not None
         with httpx.Client(base_url=until(address, "the address", process), timeout=60) as client:
-            assert "is not the folder of a run" in client.get("/api/runs").json()["runs"][0]["unreadable"]
+            assert client.get("/api/runs").json()["runs"][0]["unreadable"] == "The run 'run' has not begun yet."
             shutil.copytree(made, folder)
             until(lambda: client.get("/api/runs").json()["runs"][0]["rounds"] == 20, "the run is seen", process)
     assert process.returncode is not None

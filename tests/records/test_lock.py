@@ -3,13 +3,14 @@
 import fcntl
 import subprocess
 import sys
+import threading
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from fedtwin.errors import FedtwinError
-from fedtwin.records.lock import Lock
+from fedtwin.records.lock import Lock, is_held
 
 HAMMER = """
 import os, sys, time
@@ -78,3 +79,24 @@ def test_processes_that_hammer_it_never_hold_it_together(tmp_path: Path) -> None
     processes = [subprocess.Popen(command, stdout=subprocess.PIPE, text=True) for _ in range(8)]
     taken = [int(process.communicate()[0] or -1) for process in processes]
     assert all(process.returncode == 0 for process in processes) and sum(taken) > 100, taken
+
+
+def test_a_lock_is_held_until_its_holder_ends_however_it_does(tmp_path: Path) -> None:
+    assert not is_held(tmp_path / ".lock")
+    code = "import sys; from pathlib import Path; from fedtwin.records.lock import Lock; "
+    code += "held = Lock(Path(sys.argv[1])); print(1, flush=True); input()"
+    holder = subprocess.Popen(
+        [sys.executable, "-c", code, tmp_path / ".lock"], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    )
+    with holder:
+        assert holder.stdout is not None and holder.stdout.readline() == "1\n"
+        assert is_held(tmp_path / ".lock")
+        holder.kill()
+    assert (tmp_path / ".lock").exists() and not is_held(tmp_path / ".lock")
+
+
+def test_who_only_looks_keeps_nobody_from_taking_it(tmp_path: Path) -> None:
+    with (tmp_path / ".lock").open("a") as looking:
+        fcntl.flock(looking, fcntl.LOCK_SH)
+        threading.Timer(0.005, fcntl.flock, (looking, fcntl.LOCK_UN)).start()
+        Lock(tmp_path / ".lock").release()

@@ -14,7 +14,7 @@ pytestmark = [pytest.mark.slow, pytest.mark.skipif(not HERE, reason="no chromium
 
 
 def test_every_decision_and_upload_is_seen_after_its_line(tmp_path: Path) -> None:
-    found = page_latency.measure(tmp_path, devices=2, rounds=20, browser=True)
+    found = page_latency.measure(tmp_path, devices=2, rounds=80, browser=True)
     assert set(found) == {"a listener", "a Chromium"}
     for late in found.values():
         assert all(len(times) >= 10 and min(times) > 0.0 for times in late.values())

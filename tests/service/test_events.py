@@ -1,6 +1,7 @@
 """Server-sent events: a stream that was broken off goes on where it was, and misses nothing."""
 
 import threading
+import time
 from pathlib import Path
 
 import httpx
@@ -112,14 +113,37 @@ def test_the_fleet_follows_from_the_events_alone(tmp_path: Path) -> None:
         more = {
             "queue": (said["queue_round"] - before["queue_round"]) * said["min_mean_samples"],
             "staleness": said["model_version"] - before["model_version"],
-        } | dict.fromkeys(("gain_age_s", "cpu_age_s"), said["seconds"] - before["seconds"])
+        } | dict.fromkeys(("gain_age_s", "cpu_age_s"), said["now_s"] - before["now_s"])
         for name, column in now["columns"].items():
             if name == "trusted":
                 continue
             for number, value in enumerate(column):
                 old = before["columns"][name][number]
                 grown = old if old is None or name not in GROW else old + more[name]
-                assert said["changed"].get(str(number), {}).get(name, grown) == (
-                    value if not isinstance(value, float) else pytest.approx(value)
-                ), (name, number)
+                follows = said["changed"].get(str(number), {}).get(name, grown)
+                if name.endswith("age_s") and follows is not None:
+                    follows += now["now_s"] - said["now_s"]
+                assert follows == (value if not isinstance(value, float) else pytest.approx(value)), (name, number)
     live.close()
+
+
+def test_ages_of_a_fleet_that_says_nothing_grow(tmp_path: Path) -> None:
+    live = begun(tmp_path / "run")
+    deliver(live, dispatch(live), weights(1.0))
+    with serving(tmp_path / "run") as client:
+
+        def oldest() -> float:
+            columns = client.get("/api/runs/run/fleet").json()["columns"]
+            return max(age for age in columns["gain_age_s"] if age is not None)
+
+        first = oldest()
+        time.sleep(1.1)
+        scale = live.config.live.time_scale
+        assert oldest() >= first + 1.0 / scale
+        (listed,) = client.get("/api/runs").json()["runs"]
+        assert not listed["stopped"] and not listed["finished"]
+        live.close()
+        stands = oldest()
+        time.sleep(0.3)
+        assert oldest() == stands, "nobody serves it any more: its clock stands"
+        assert client.get("/api/runs").json()["runs"][0]["stopped"]

@@ -1,11 +1,30 @@
 """One writer per folder: a lock that the system releases when its holder ends, however it ends."""
 
 import os
+import time
 from contextlib import suppress
 from pathlib import Path
 from typing import IO
 
 from fedtwin.errors import FedtwinError, LockedError
+
+TRIES, BETWEEN_TRIES_S = 3, 0.01
+
+
+def is_held(path: Path) -> bool:
+    """Whether somebody writes in the folder now: of who was killed the file stays, and not the lock."""
+    if os.name != "posix":
+        return path.exists()
+    import fcntl
+
+    try:
+        with path.open("rb") as file:
+            fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except FileNotFoundError:
+        return False
+    except OSError:
+        return True
+    return False
 
 
 class Lock:
@@ -27,10 +46,15 @@ class Lock:
         """A file that its last holder removed meanwhile is no lock any more: another may hold the one in its place."""
         import fcntl
 
+        tries = 0
         while True:
             try:
                 fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except OSError:
+                tries += 1
+                if tries < TRIES:  # somebody may only have looked
+                    time.sleep(BETWEEN_TRIES_S)
+                    continue
                 self._file.close()
                 folder = str(self._path.parent)
                 raise LockedError(f"{folder!r} is being written by another fedtwin: wait until it ends.") from None

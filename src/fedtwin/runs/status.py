@@ -10,6 +10,7 @@ from fedtwin.live.run.ledger import LEDGER_NAME, first_lines, segment_path
 from fedtwin.live.views.sight import Sight
 from fedtwin.live.views.status import status_of
 from fedtwin.records.files import LOCK_NAME
+from fedtwin.records.lock import is_held
 from fedtwin.records.summary import judged_by
 from fedtwin.runs.live import LiveRunFolder
 from fedtwin.runs.replay import Replay
@@ -33,7 +34,7 @@ class Watched:
         for event in self._replay.read_on():
             self._sight.happened(event)
         state = self._replay.state
-        serves = (self._run.path / LOCK_NAME).exists() and not state.finished
+        serves = is_held(self._run.path / LOCK_NAME) and not state.finished
         now_s = state.last_at_s + (self._ledger_age_s() / state.live.time_scale if serves else 0.0)
         run = self._sight.run(now_s)
         run["stopped"] = run["stopped"] or not (serves or state.finished)

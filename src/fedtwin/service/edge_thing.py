@@ -14,7 +14,7 @@ from fedtwin.service.served import Served
 
 def edge_features(served: Served, run: Run, seen: Seen) -> dict[str, Any]:
     """``model`` (M of the twin) and ``run``."""
-    now_s = seen.moment.seconds
+    now_s = seen.now_s
     told = {"version": shown(Known(seen.twin.model_version, now_s, "measured"), now_s), "digest": _digest(served, run, seen)}
     glance = at_a_glance(seen)
     whence: dict[str, Provenance] = {
@@ -46,7 +46,7 @@ def _judged(served: Served, run: Run, now_s: float) -> dict[str, Any]:
 
 def _digest(served: Served, run: Run, seen: Seen) -> dict[str, Any]:
     """SHA-256 of the model: of a live run as its ledger has it, of a simulation that of the model it ended with."""
-    now_s = seen.moment.seconds
+    now_s = seen.now_s
     if run.config.learning is None:
         return {**shown(Known(None, None, "measured"), now_s), "reason": "The run trains no model."}
     if run.is_live:

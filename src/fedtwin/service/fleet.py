@@ -19,7 +19,7 @@ NOBODY: dict[str, list[Any]] = {
 def fleet(seen: Seen | None, trusted: Sequence[bool | None]) -> dict[str, Any]:
     """``trusted`` is the mark of every device's predictions. A live run that has not started has nobody."""
     if seen is None:
-        nothing = {"revision": 0, "round": 0, "seconds": 0.0, "live": True, "total_queue": 0.0, "queue_round": 1}
+        nothing = {"revision": 0, "round": 0, "seconds": 0.0, "now_s": 0.0, "live": True, "total_queue": 0.0, "queue_round": 1}
         return {**nothing, "model_version": 0, "in_flight": 0, "min_mean_samples": 0.0, "mean_cost": None, "columns": NOBODY}
     known, twin = seen.twin.devices, seen.twin
     marks = [*trusted, *[None] * len(known)][: len(known)]
@@ -34,9 +34,9 @@ def fleet(seen: Seen | None, trusted: Sequence[bool | None]) -> dict[str, Any]:
             "mean_cost": [mean_cost(device) for device in known],
             "samples": [device.samples.value for device in known],
             "gain": _values([device.gain for device in known]),
-            "gain_age_s": _ages([device.gain for device in known], seen.moment.seconds),
+            "gain_age_s": _ages([device.gain for device in known], seen.now_s),
             "cpu_hz": _values([device.cpu_hz for device in known]),
-            "cpu_age_s": _ages([device.cpu_hz for device in known], seen.moment.seconds),
+            "cpu_age_s": _ages([device.cpu_hz for device in known], seen.now_s),
             "staleness": [staleness(device, twin.model_version) for device in known],
             "train_loss": _values([device.train_loss for device in known]),
             "trusted": marks,
@@ -51,6 +51,7 @@ def at_a_glance(seen: Seen) -> dict[str, Any]:
         "revision": moment.revision,
         "round": moment.round,
         "seconds": moment.seconds,
+        "now_s": seen.now_s,
         "live": seen.live,
         "total_queue": seen.total_queue(),
         "queue_round": moment.queue_round,
@@ -63,7 +64,7 @@ def at_a_glance(seen: Seen) -> dict[str, Any]:
 
 def one(seen: Seen, device: int) -> dict[str, Any]:
     """One device, with the same fields."""
-    known, now_s = seen.twin.devices[device], seen.moment.seconds
+    known, now_s = seen.twin.devices[device], seen.now_s
     return {
         "name": seen.names[device],
         "status": seen.status(device),

@@ -19,6 +19,8 @@ class Seen(NamedTuple):
     live: bool
     names: list[str]
     drained: frozenset[str]
+    now_s: float
+    """By the run's clock: of a live run that goes on, later than its last event."""
 
     def queue(self, device: int) -> float:
         """Q_n(t) then."""
@@ -54,4 +56,5 @@ def seen(served: Served, at: str = "latest") -> Seen | None:
             raise UnansweredError(404, f"at = {at!r} is not in the run {served.id!r}: {_reach(last)}.") from error
         live = not run.finished and moment.revision == last.revision
         names = served.names()[: len(twin.devices)]
-        return Seen(moment, twin, live, names, served.facts.drained_at(moment.revision))
+        now_s = moment.seconds + (served.silent_s(run) if live else 0.0)
+        return Seen(moment, twin, live, names, served.facts.drained_at(moment.revision), now_s)

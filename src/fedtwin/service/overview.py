@@ -10,7 +10,10 @@ from fedtwin.service.places import has_positions
 from fedtwin.service.served import Served
 from fedtwin.service.telling import UnansweredError
 
-KEYS = ("kind", "finished", "scheme", "policy", "mode", "seed", "devices", "rounds", "end_s", "trains", "metric", "positions")
+KEYS = (
+    *("kind", "finished", "scheme", "policy", "mode", "seed", "devices", "rounds", "end_s", "trains", "metric", "positions"),
+    *("stopped", "paused"),
+)
 
 
 def listed(served: Served) -> dict[str, Any]:
@@ -24,7 +27,9 @@ def listed(served: Served) -> dict[str, Any]:
         return {"id": served.id, **dict.fromkeys(KEYS), "unreadable": reason.sentence}
     except FedtwinError as error:
         return {"id": served.id, **dict.fromkeys(KEYS), "unreadable": served.without_folder(str(error))}
-    return {"id": served.id, **told, "unreadable": served.trouble}
+    goes_on = not told["finished"]
+    stands = {"stopped": goes_on and not served.is_written, "paused": goes_on and served.facts.paused}
+    return {"id": served.id, **told, **stands, "unreadable": served.trouble}
 
 
 def described(served: Served) -> dict[str, Any]:

@@ -44,7 +44,7 @@ def _fact(field: str) -> Callable[[Seen, int], Known]:
 
 def _count(field: str) -> Callable[[Seen, int], Known]:
     """The server's own count: it is of this moment."""
-    return lambda seen, device: Known(getattr(seen.twin.devices[device], field), seen.moment.seconds, "measured")
+    return lambda seen, device: Known(getattr(seen.twin.devices[device], field), seen.now_s, "measured")
 
 
 def _mean(total: str, count: str, provenance: Provenance) -> Callable[[Seen, int], Known]:
@@ -59,7 +59,7 @@ def _mean(total: str, count: str, provenance: Provenance) -> Callable[[Seen, int
 
 
 def _now(value: Callable[[Seen, int], Any], provenance: Provenance) -> Callable[[Seen, int], Known]:
-    return lambda seen, device: Known(value(seen, device), seen.moment.seconds, provenance)
+    return lambda seen, device: Known(value(seen, device), seen.now_s, provenance)
 
 
 def _device(seen: Seen, device: int) -> DeviceTwin:

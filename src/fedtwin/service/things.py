@@ -51,7 +51,7 @@ class Fleet:
             return [BY_PATH[path].known(seen, device).value for device in range(len(names))]
         head, _, part = path.rpartition("/")
         if head in BY_PATH and part in ("time_s", "age_s", "provenance"):
-            known, now_s = BY_PATH[head].known, seen.moment.seconds
+            known, now_s = BY_PATH[head].known, seen.now_s
             return [shown(known(seen, device), now_s)[part] for device in range(len(names))]
         own: dict[str, list[Any]] = {"device": list(range(len(names))), "name": names, **self.own}
         if head == "attributes" and part in own:
@@ -79,7 +79,7 @@ class Fleet:
                 }
         features: dict[str, dict[str, Any]] = {feature: {"properties": {}} for feature in FEATURES}
         for one in PROPERTIES:
-            features[one.feature]["properties"][one.name] = shown(one.known(self.seen, device), moment.seconds)
+            features[one.feature]["properties"][one.name] = shown(one.known(self.seen, device), self.seen.now_s)
         own = {name: column[device] for name, column in self.own.items()}
         attributes = {"run": self.served.id, "kind": "device", "device": device, "name": self.seen.names[device], **own}
         return {**head, "attributes": attributes, "features": features}

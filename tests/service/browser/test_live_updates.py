@@ -88,3 +88,28 @@ def test_what_happens_is_on_the_page(open_page: Open, tmp_path: Path) -> None:
         expect(page.locator("section:has(#quarantine-title) .reason")).to_have_text([NOT_FINITE, REASON])
         expect(page.locator("section:has(#refused-title) tbody tr")).to_have_count(1)
         finish(live, page)
+
+
+def test_a_page_that_was_there_first_comes_alive_by_itself(open_page: Open, tmp_path: Path) -> None:
+    """Before the run has begun, before anybody has joined, while it runs, when its edge server is gone."""
+    with serving(tmp_path / "live") as client:
+        page = open_page("#view=fleet", base=str(client.base_url), wait_for=".run-state", noisy=True)
+        expect(page.locator(".run-state .pill")).to_have_text("waiting")
+        expect(page.locator("main")).to_contain_text("The run 'live' has not begun yet.")
+        live = opening.begin(tmp_path / "live", config_of(**{"fleet.channels": 1}), "main", CODEC.encode(weights(0.0)))
+        expect(page.locator("main")).to_contain_text("No device has joined yet.")
+        for name in ("a", "b", "c"):
+            live.commit(live.core.join(name, Hello(samples=50), live.now_s()))
+        live.commit(live.core.start(live.now_s()))
+        deliver(live, dispatch(live), weights(1.0))
+        expect(page.locator(".run-state .pill")).to_have_text("running")
+        expect(page.locator(".run-state .about")).to_contain_text("3 devices")
+        expect(page.locator("[data-figure=version] b")).to_have_text("1")
+        deliver(live, dispatch(live), weights(1.0))
+        expect(page.locator("[data-figure=version] b")).to_have_text("2")
+        assert page.locator(".says.error").count() == 0
+        live.commit(events.Steered(at_s=live.now_s(), command="pause", by="test"))
+        expect(page.locator(".run-state .pill")).to_have_text("paused")
+        live.close()
+        expect(page.locator(".run-state .pill")).to_have_text("stopped")
+        page.goto("about:blank")

@@ -69,7 +69,7 @@ const endOf = (task, now) => task.end_s ?? now;
 // So much time that a task is about as wide as its name; it stays until a run that grows has twice as many rounds.
 function useWidth() {
   const kept = useRef({ id: null, rounds: 0, widthS: 1 });
-  const { devices } = run.value;
+  const devices = Math.max(run.value.devices ?? 0, 1);
   const rounds = lastRound.value;
   const isOld = kept.current.id !== runId.value || rounds >= 2 * kept.current.rounds;
   if (isOld && endS.value > 0 && rounds > 0) {

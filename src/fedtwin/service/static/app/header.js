@@ -27,8 +27,11 @@ export function Header() {
 
 function RunState() {
   if (run.value === null) return null;
-  const kind = run.value.unreadable ? "unreadable" : run.value.finished ? "finished" : link.value === "lost" ? "connection lost" : "running";
-  const said = [run.value.kind === "live" ? "live run" : "simulation", run.value.scheme, plural(run.value.devices ?? 0, "device")];
+  const { devices, finished, kind: what, paused, scheme, stopped, unreadable } = run.value;
+  const waits = unreadable && what === null;
+  const kind = waits ? "waiting" : unreadable ? "unreadable" : finished ? "finished" : link.value === "lost" ? "connection lost"
+    : stopped ? "stopped" : paused ? "paused" : "running";
+  const said = waits ? [] : [what === "live" ? "live run" : "simulation", scheme, plural(devices ?? 0, "device")];
   return html`<p class="run-state"><span class=${`pill ${kind.replace(" ", "-")}`} role="status">${kind}</span>
     <span class="muted about">${said.filter(Boolean).join(" · ")}</span></p>`;
 }

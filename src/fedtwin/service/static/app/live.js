@@ -1,7 +1,7 @@
 // Follows a run that goes on by its stream of events. The browser reconnects by itself and says which event it saw last.
 import { runPath } from "./api.js";
 import { batch, effect, signal } from "./html.js";
-import { loadRuns, wantFleet } from "./load.js";
+import { loadDetail, loadRuns, startOver, wantFleet } from "./load.js";
 import { endS, failure, fleet, goesOn, lastRound, link, moment, news, runId } from "./state.js";
 
 const FRESH_EVERY_MS = 1000;
@@ -53,6 +53,7 @@ function open(id) {
     source.close();
     link.value = "ended";
     loadRuns().then(() => {
+      loadDetail();
       if (moment.value === null) wantFleet();
     });
     news.value += 1;
@@ -64,6 +65,11 @@ function applyChanges() {
   drawing = false;
   const last = changes.at(-1);
   if (last === undefined) return;
+  if (fleet.value?.columns.name.length === 0 && last.revision > fleet.value.revision) {
+    changes = [];
+    startOver();
+    return;
+  }
   batch(() => {
     endS.value = Math.max(endS.value, last.seconds ?? 0);
     lastRound.value = Math.max(lastRound.value, last.round ?? 0);
@@ -81,7 +87,7 @@ function later(shown, { changed = {}, ...said }) {
   const columns = { ...shown.columns };
   for (const name of Object.keys(columns)) columns[name] = [...columns[name]];
   const more = (said.queue_round - shown.queue_round) * said.min_mean_samples;
-  const wait = said.seconds - shown.seconds;
+  const wait = said.now_s - shown.now_s;
   const versions = said.model_version - shown.model_version;
   columns.queue = columns.queue.map((queue) => queue + more);
   for (const name of ["gain_age_s", "cpu_age_s"]) columns[name] = columns[name].map((age) => (age === null ? null : age + wait));

@@ -10,10 +10,10 @@ export async function loadRuns() {
     batch(() => {
       session.value = { mayOperate: answer.role === "operator", needsToken: false, byToken: answer.by_token };
       runs.value = answer.runs;
-      failure.value = null;
       if (!answer.runs.some((one) => one.id === runId.value)) {
         runId.value = (answer.runs.find((one) => !one.unreadable) ?? answer.runs[0])?.id ?? null;
       }
+      failure.value = answer.runs.find((one) => one.id === runId.value)?.unreadable ?? null;
     });
   } catch (error) {
     batch(() => {
@@ -22,6 +22,15 @@ export async function loadRuns() {
       runs.value ??= [];
     });
   }
+}
+
+// Runs that have not begun, stop, pause or go on tell of nothing by themselves.
+const RUNS_EVERY_MS = 3000;
+export function keepRunsLoaded() {
+  loadRuns();
+  setInterval(() => {
+    if (!document.hidden && !session.value.needsToken && runs.value?.some((one) => !one.finished)) loadRuns();
+  }, RUNS_EVERY_MS);
 }
 
 const AGAIN_EVERY = 3; // news
@@ -41,14 +50,22 @@ async function loadRun(id, still) {
   }
 }
 
+let shown = null; // the run that has been loaded
+// What was loaded of a run before anybody had joined, or before it had ended, is not what it is by now.
+export const startOver = () => {
+  shown = null;
+  return loadRuns();
+};
+export const loadDetail = () => loadRun(runId.value, () => shown === runId.value);
+
 export function keepRunLoaded() {
-  let shown = null;
   let later = null;
   effect(() => {
     const id = runId.value;
     const found = runs.value?.find((one) => one.id === id);
     if (!found || shown === id) return;
-    shown = id;
+    const isThere = !found.unreadable || found.kind !== null; // what was read before trouble came stays
+    shown = isThere ? id : null;
     batch(() => {
       detail.value = places.value = fleet.value = null;
       failure.value = found.unreadable ?? null;

@@ -3,7 +3,7 @@ import { curves } from "./curve_store.js";
 import { count, seconds } from "./format.js";
 import { html } from "./html.js";
 import { playing, SPEEDS, speed } from "./playing.js";
-import { endS, fleet, goesOn, link, moment, nowS, runId, stepRounds, travelTo } from "./state.js";
+import { endS, fleet, goesOn, link, moment, nowS, run, runId, stepRounds, travelTo } from "./state.js";
 
 const WHOLE = 1000;
 
@@ -54,9 +54,9 @@ function slideTo(place) {
 }
 
 function Newest() {
-  const lost = link.value === "lost" && goesOn.value;
+  const lost = (link.value === "lost" || run.value?.stopped) && goesOn.value;
   return html`<button type="button" class=${`newest${moment.value === null ? " on" : ""}${lost ? " lost" : ""}`} aria-pressed=${moment.value === null}
-    onClick=${() => { playing.value = false; moment.value = null; }}><span class="dot" aria-hidden="true"></span>${lost ? "Connection lost" : goesOn.value ? "Live" : "End"}</button>`;
+    onClick=${() => { playing.value = false; moment.value = null; }}><span class="dot" aria-hidden="true"></span>${lost && !run.value?.stopped ? "Connection lost" : run.value?.stopped ? "Stopped" : goesOn.value ? "Live" : "End"}</button>`;
 }
 
 // The total queue over the run, small, behind the slider.

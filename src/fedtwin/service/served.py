@@ -9,6 +9,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
 
+from fedtwin.config import LiveConfig
 from fedtwin.errors import FedtwinError
 from fedtwin.records.files import CONFIG_NAME, LOCK_NAME
 from fedtwin.records.lock import is_held
@@ -213,7 +214,7 @@ class Served:
         """Since a live run's last line, by its own clock, which stands still where nobody serves it."""
         if not run.is_live or not self.is_written:
             return 0.0
-        return last_line_age_s(self.folder) / run.config.live.time_scale
+        return last_line_age_s(self.folder) / (run.config.live or LiveConfig()).time_scale
 
     # The thread
 

@@ -107,7 +107,7 @@ def test_a_page_that_was_there_first_comes_alive_by_itself(open_page: Open, tmp_
         expect(page.locator("[data-figure=version] b")).to_have_text("1")
         deliver(live, dispatch(live), weights(1.0))
         expect(page.locator("[data-figure=version] b")).to_have_text("2")
-        assert page.locator(".says.error").count() == 0
+        expect(page.locator(".says.error")).to_have_count(0)
         live.commit(events.Steered(at_s=live.now_s(), command="pause", by="test"))
         expect(page.locator(".run-state .pill")).to_have_text("paused")
         live.close()

@@ -17,6 +17,7 @@ export function keepCurvesLoaded() {
   effect(() => {
     const pulse = news.value;
     if (fleet.value === null && failure.value === null) return; // the fleet first: making curves keeps the server busy
+    if (fleet.value?.columns.name.length === 0) return; // nobody has joined: there is nothing to draw
     for (const id of runsShown.value) {
       const finished = runs.value.find((one) => one.id === id).finished;
       const stand = finished ? "finished" : pulse;

@@ -1,19 +1,22 @@
 """Processes that leave interruptions to their parent, end when it does, and are found again."""
 
+import _thread
 import ctypes
 import os
 import signal
 import subprocess
 import sys
 import threading
+import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from multiprocessing import parent_process
 from multiprocessing.connection import wait
 from pathlib import Path
 from types import ModuleType
 
 PR_SET_PDEATHSIG = 1
+HEARD_AGAIN_S = 0.02
 
 
 @contextmanager
@@ -74,6 +77,29 @@ def interrupts_kept_for_later() -> Iterator[None]:
         signal.signal(signal.SIGINT, signal.SIG_DFL if usual is None else usual)
         if came:
             signal.raise_signal(signal.SIGINT)
+
+
+@contextmanager
+def interrupts_never_dropped() -> Iterator[None]:
+    """An interrupt in a destructor or a weak reference's callback, where Python drops whatever is raised, comes again."""
+    usual = sys.unraisablehook
+
+    def come_again() -> None:
+        time.sleep(HEARD_AGAIN_S)
+        _thread.interrupt_main()
+
+    def dropped(unraisable: "sys.UnraisableHookArgs") -> None:
+        if issubclass(unraisable.exc_type, KeyboardInterrupt):
+            with suppress(RuntimeError):  # Python is ending: no thread can be started, nothing is left to interrupt
+                _thread.start_new_thread(come_again, ())  # takes no lock, which the code interrupted might hold
+        else:
+            usual(unraisable)
+
+    sys.unraisablehook = dropped
+    try:
+        yield
+    finally:
+        sys.unraisablehook = usual
 
 
 def ended_with_parent() -> Callable[[], None] | None:

@@ -19,9 +19,12 @@ def main() -> None:
     warnings.showwarning = _show_warning
     sys.path.append(str(Path.cwd()))  # policies and models of the user's own, named module:attribute
     try:
-        from fedtwin.cli.app import app
+        from fedtwin.processes import interrupts_never_dropped
 
-        code = app(prog_name="fedtwin", standalone_mode=False) or 0
+        with interrupts_never_dropped():
+            from fedtwin.cli.app import app
+
+            code = app(prog_name="fedtwin", standalone_mode=False) or 0
     except FedtwinError as error:
         print(f"error: {error}", file=sys.stderr)
         code = BAD_INPUT

@@ -21,7 +21,8 @@ from fedtwin.live.run import events, opening
 from fedtwin.live.run.live_run import LiveRun
 from fedtwin.live.run.tables import write_records
 from fedtwin.runs import Run
-from fedtwin.twin import Twin
+from fedtwin.runs.status import Watched
+from fedtwin.twin import Twin, queue_at, total_queue
 from tests.live.run.reading_back import as_read
 from tests.live.run.reading_back import start_s as begins_s
 from tests.live.run.test_live_run import CODEC, begun, config_of, deliver, dispatch, weights
@@ -54,6 +55,7 @@ def test_the_twin_at_every_moment_is_the_one_the_server_had(seed: int, steps: in
     clocks: list[float] = []
     twins: list[Twin] = []
     rounds: dict[int, Twin] = {}
+    queues: dict[float, tuple[float, ...]] = {}
 
     def watch(event: events.Event, live: LiveRun) -> None:
         if live.core.started:
@@ -62,6 +64,7 @@ def test_the_twin_at_every_moment_is_the_one_the_server_had(seed: int, steps: in
             twins.append(live.core.twin)
             if isinstance(event, events.Asked | events.Started):
                 rounds.setdefault(getattr(event, "round", 0), live.core.twin)
+            queues[clocks[-1]] = queues_of(live.core.twin, live.core.queue_round)
 
     start_s: list[float] = []
     with tempfile.TemporaryDirectory() as place:
@@ -83,7 +86,36 @@ def test_the_twin_at_every_moment_is_the_one_the_server_had(seed: int, steps: in
         for clock_s, twin in last_of.items():
             if clock_s <= end_s:
                 assert run.twin(seconds=clock_s) == as_read(twin, start_s[0]), clock_s
+                shown = queues_of(run.twin(seconds=clock_s), run.moment(seconds=clock_s).queue_round)
+                assert shown == queues[clock_s] and sum(shown) == pytest.approx(total_of(run, clock_s)), clock_s
+        last = Watched(Path(place, "run")).look()["devices"]
+        assert tuple(row["queue"] for row in last) == queues[clocks[-1]], "fedtwin status says what the page does"
         live.close()
+
+
+def queues_of(twin: Twin, round_: int) -> tuple[float, ...]:
+    """Q_n(t) of everybody; of who has taken the round already, that of the next."""
+    return tuple(queue_at(one.queue, one.queue_round, max(round_, one.queue_round), twin.min_mean_samples) for one in twin.devices)
+
+
+def total_of(run: Run, clock_s: float) -> float:
+    return total_queue(run.twin(seconds=clock_s), run.moment(seconds=clock_s).queue_round)
+
+
+@pytest.mark.parametrize("mode", ["async", "sync"])
+def test_a_round_that_is_open_has_its_own_queues_and_one_that_is_decided_those_of_the_next(tmp_path: Path, mode: str) -> None:
+    live = begun(tmp_path / "run", **{"run.mode": mode, "objective.min_mean_samples": 3.0})
+    seen = [(live.core.round, live.core.queue_round)]
+    live.listeners.append(lambda _, live: seen.append((live.core.round, live.core.queue_round)))
+    if live.core.sync and isinstance(opened := live.core.next_ask(live.now_s()), events.Opened):
+        live.commit(opened)
+    sent = dispatch(live)
+    while sent.round < 1:
+        deliver(live, sent, weights(1.0))
+        sent = dispatch(live)
+    assert seen[0] == (0, 1) and (1, 1) in seen, "round 1 is open"
+    assert seen[-1] == (1, 2), "and taken"
+    live.close()
 
 
 @pytest.mark.parametrize("seed", range(6))

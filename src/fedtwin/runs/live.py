@@ -159,9 +159,9 @@ class LiveRunFolder(Run):
 
     def _moment_of(self, revision: int) -> Moment:
         replay = self._started
-        round_, twin = replay.round_at(revision), self._twin_at(revision)
-        over = max((device.queue_round for device in twin.devices), default=1)
-        return Moment(revision, round_, max(replay.clocks_s[revision - 1], 0.0), max(round_, over, 1))
+        return Moment(
+            revision, replay.round_at(revision), max(replay.clocks_s[revision - 1], 0.0), replay.queue_round_at(revision)
+        )
 
 
 class _Resting(LiveRunFolder):

@@ -33,6 +33,7 @@ class Replay:
         self._asked: list[int] = []
         self._newest: list[int] = []
         self._reader = LedgerReader(ledger)
+        self._queue_rounds: list[_QueueRound] = []
         self._devices: list[_Life] = []
         self._fleet: list[_Fleet] = []
 
@@ -67,6 +68,8 @@ class Replay:
         self.clocks_s.append(max(event.at_s - self.book.start_s, self.clocks_s[-1]))
         if isinstance(event, events.Started):
             self.rounds[0] = moment + 1
+        if not self._queue_rounds or self._queue_rounds[-1].round != self.state.queue_round:
+            self._queue_rounds.append(_QueueRound(moment + 1, self.state.queue_round))
         if self.state.twin is not before:
             self._note(moment + 1, self._changed_by(event, before))
 
@@ -111,6 +114,10 @@ class Replay:
         place = bisect_right(self._asked, moment)
         return self._newest[place - 1] if place else 0
 
+    def queue_round_at(self, moment: int) -> int:
+        """The t of Q_n(t) after so many events."""
+        return self._queue_rounds[bisect_right(self._queue_rounds, moment, key=lambda known: known.moment) - 1].round
+
     def after(self, moment: int) -> Twin:
         """The twin after so many events."""
         fleet = self._fleet[bisect_right(self._fleet, moment, key=lambda known: known.moment) - 1]
@@ -123,6 +130,13 @@ class _Life(NamedTuple):
 
     moments: list[int]
     twins: list[DeviceTwin]
+
+
+class _QueueRound(NamedTuple):
+    """The t of Q_n(t), from a moment on."""
+
+    moment: int
+    round: int
 
 
 class _Fleet(NamedTuple):

@@ -66,7 +66,7 @@ def _simulated(run: Run) -> dict[str, Any]:
         "stopped": False,
         "joined": len(twin.devices),
         "round": summary["rounds"],
-        "opened": summary["rounds"],
+        "queue_round": run.moment().queue_round,
         "rounds": run.config.run.rounds,
         "version": twin.model_version,
         "uploads": twin.model_version,

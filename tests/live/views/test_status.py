@@ -8,7 +8,7 @@ from fedtwin.live.views.status import status_of
 
 RUN: dict[str, Any] = {
     "name": "main", "time_scale": 0.5, "policy": "cu-ucb", "mode": "async", "started": True, "finished": False,
-    "stopped": False, "joined": 2, "start_with": 2, "round": 3, "opened": 4, "rounds": 9, "version": 5, "uploads": 5,
+    "stopped": False, "joined": 2, "start_with": 2, "round": 3, "queue_round": 5, "rounds": 9, "version": 5, "uploads": 5,
     "in_flight": 1, "energy_j": 2.0, "min_mean_samples": 10.0, "recent_s": [10.0, 20.0, 30.0], "still_since_s": 30.0,
     "warn_after_s": 60.0, "reasons": [], "trouble": None,
     "metric": {"name": "accuracy", "value": 0.9, "version": 4, "at_s": 20.0},

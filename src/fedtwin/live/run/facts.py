@@ -130,6 +130,12 @@ class Facts:
         return self._coordinator.round if self._coordinator is not None else 0
 
     @property
+    def queue_round(self) -> int:
+        """The t of Q_n(t): the round that was opened last, or the next one where somebody has taken it, or nobody."""
+        is_open = self.current is not None and not self.current.selections if self.sync else self.round in self.asking.rounds
+        return self.round if is_open else self.round + 1
+
+    @property
     def open(self) -> dict[str, OpenTask]:
         """Tasks in flight, by their tokens."""
         return self.tasks.open

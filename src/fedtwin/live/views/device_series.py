@@ -34,7 +34,7 @@ class DeviceSeries(Collector):
             names = self._core.names[: self._most]
             facts = {name: self._sight.device(number, now_s) for number, name in enumerate(names)}
             core = self._core
-            for row in device_rows(facts, core.round, core.twin.min_mean_samples, now_s, core.live.time_scale):
+            for row in device_rows(facts, core.queue_round, core.twin.min_mean_samples, now_s, core.live.time_scale):
                 for one in STATES:
                     state.add_metric([row["name"], one], float(row["state"] == one))
                 for family, (_, key) in zip(others, SERIES.values(), strict=True):

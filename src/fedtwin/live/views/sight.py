@@ -168,7 +168,7 @@ class Sight:
             "joined": len(core.members),
             "start_with": core.live.start_with or core.config.fleet.devices,
             "round": core.rounds_counted,
-            "opened": core.round,
+            "queue_round": core.queue_round,
             "rounds": core.config.run.rounds,
             "version": core.version,
             "uploads": core.applied,

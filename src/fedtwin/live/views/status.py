@@ -23,7 +23,7 @@ def status_of(run: Facts, devices: Mapping[str, Facts], *, now_s: float, word_ag
     def age_s(at_s: float | None) -> float | None:
         return None if at_s is None else max(now_s - at_s, 0.0) * scale
 
-    rows = device_rows(devices, run["opened"], run["min_mean_samples"], now_s, scale)
+    rows = device_rows(devices, run["queue_round"], run["min_mean_samples"], now_s, scale)
     still_s = age_s(run["still_since_s"])
     states = {state: sum(row["state"] == state for row in rows) for state in STATES}
     metric = run["metric"]
@@ -79,7 +79,7 @@ def _per_minute(recent_s: list[float], now_s: float, scale: float) -> float:
 def device_rows(
     devices: Mapping[str, Facts], round_: int, min_mean_samples: float, now_s: float, scale: float
 ) -> list[dict[str, Any]]:
-    """``round_`` is the last that was opened, ``scale`` wall seconds per second of the run's clock."""
+    """``round_`` is the t of Q_n(t), ``scale`` wall seconds per second of the run's clock."""
 
     def age_s(at_s: float | None) -> float | None:
         return None if at_s is None else max(now_s - at_s, 0.0) * scale
@@ -99,7 +99,7 @@ def _device(name: str, facts: Facts, round_: int, min_mean_samples: float, age_s
         "state_age_s": age_s(seen.get("since_s")),
         "left_out": None if left_out is None else left_out["reason"],
         "known_age_s": age_s(max(learned, default=None)),
-        "queue": queue_at(facts["queue"], facts["queue_round"], max(round_ + 1, facts["queue_round"]), min_mean_samples),
+        "queue": queue_at(facts["queue"], facts["queue_round"], max(round_, facts["queue_round"]), min_mean_samples),
         "mean_cost": facts["mean_cost"] if facts["observations"] else None,
         "uploads": facts["observations"],
         "declines": facts["declines"],

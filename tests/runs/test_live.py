@@ -95,7 +95,9 @@ def test_the_twin_at_every_moment_is_the_one_the_server_had(seed: int, steps: in
 
 def queues_of(twin: Twin, round_: int) -> tuple[float, ...]:
     """Q_n(t) of everybody; of who has taken the round already, that of the next."""
-    return tuple(queue_at(one.queue, one.queue_round, max(round_, one.queue_round), twin.min_mean_samples) for one in twin.devices)
+    return tuple(
+        queue_at(one.queue, one.queue_round, max(round_, one.queue_round), twin.min_mean_samples) for one in twin.devices
+    )
 
 
 def total_of(run: Run, clock_s: float) -> float:

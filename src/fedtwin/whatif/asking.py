@@ -1,6 +1,6 @@
 """``fedtwin.whatif``: a run as it stands, played on many worlds under its own settings and under others."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -9,15 +9,16 @@ import numpy as np
 from fedtwin.errors import FedtwinError
 from fedtwin.given import truth_given, whole_number
 from fedtwin.runs import Run, open_run
-from fedtwin.whatif.answer import Answer, difference_of, future_of
+from fedtwin.whatif.answer import Answer, Played, difference_of, future_of
 from fedtwin.whatif.changing import changed
 from fedtwin.whatif.fork import Fork, fork_of
 from fedtwin.whatif.heard import heard_of
 from fedtwin.whatif.knowledge import Knowledge
+from fedtwin.whatif.measured import Measured, as_measured, measured_by
 from fedtwin.whatif.playing import EngineName, play, ready
 from fedtwin.whatif.states import require_trust
 from fedtwin.whatif.telling import notes_of, record_of
-from fedtwin.whatif.worlds import sampled_worlds
+from fedtwin.whatif.worlds import OneWorld, sampled_worlds
 from fedtwin.whatif.worlds import true_world as world_of
 
 MOST_WORLDS, MOST_ROUNDS = 10_000, 10_000_000
@@ -74,13 +75,14 @@ def whatif(
     else:
         heard = heard_of(begun.rows, begun.devices)
         known = [Knowledge(heard, fork.added) for fork in forks]
+        measured = measured_by(opened, begun, rounds)
         futures = [
-            play(fork, sampled_worlds(fork, knowledge, worlds, seed), rounds, engine)
+            _played(fork, sampled_worlds(fork, knowledge, worlds, seed), rounds, engine, measured, seed)
             for fork, knowledge in zip(forks, known, strict=True)
         ]
-        notes = notes_of(begun, heard, known[0])
+        notes = notes_of(begun, heard, known[0], measured)
         if look_back:
-            notes = (*notes, *_look_back(opened, begun, rounds, worlds, seed, engine))
+            notes = (*_look_back(opened, begun, rounds, worlds, seed, engine), *notes)
     as_is, what_if = futures[0], futures[-1]
     return Answer(
         str(opened.path),
@@ -94,6 +96,17 @@ def whatif(
     )
 
 
+def _played(
+    fork: Fork, worlds: Iterable[OneWorld], rounds: int, engine: EngineName, measured: Measured | None, seed: int
+) -> list[Played]:
+    """By the paper's model, and then as updates were measured against it."""
+    found = play(fork, worlds, rounds, engine)
+    if measured is None:
+        return found
+    factors = measured.sample(len(found), seed)
+    return [as_measured(one, factors[place], fork) for place, one in enumerate(found)]
+
+
 def _look_back(run: Run, now: Fork, rounds: int, worlds: int, seed: int, engine: EngineName) -> tuple[str, ...]:
     """The same question at an earlier round, whose answer is known by now."""
     rounds = min(rounds, now.round // 2)
@@ -104,7 +117,8 @@ def _look_back(run: Run, now: Fork, rounds: int, worlds: int, seed: int, engine:
     except FedtwinError:  # a live run may have asked nobody in just that round
         return ()
     fork, knowledge = ready(changed(earlier, {}, (), 0), rounds), Knowledge(heard_of(earlier.rows, earlier.devices))
-    said = future_of(play(fork, sampled_worlds(fork, knowledge, worlds, seed), rounds, engine)).mean_cost
+    measured = measured_by(run, earlier, rounds)
+    said = future_of(_played(fork, sampled_worlds(fork, knowledge, worlds, seed), rounds, engine, measured, seed)).mean_cost
     since = now.rows.only((now.rows.round > earlier.round) & ~now.rows.declined)
     return (record_of(earlier, rounds, said, float(np.mean(since.cost)) if len(since) else np.nan),)
 

@@ -43,8 +43,8 @@ class Flight(NamedTuple):
 class Fork:
     """``round`` is the last that was opened, and it is over; ``waiting``: the next one waits for an upload.
 
-    ``own`` are the terms that are a device's own, ``samples`` its D_n, ``spreads`` by which part of it they stray. ``lost``
-    devices are asked no more; the last ``added`` ones are new.
+    ``own`` are the terms that are a device's own, ``samples`` its D_n, ``spreads`` by which part of it they stray. ``drained``
+    and ``lost`` devices are asked no more; the last ``added`` ones are new.
     """
 
     config: Config
@@ -61,6 +61,7 @@ class Fork:
     rows: Answers
     live: bool
     states: tuple[Any, ...] | None = None
+    drained: tuple[int, ...] = ()
     lost: tuple[int, ...] = ()
     added: int = 0
     notes: tuple[str, ...] = field(default=())
@@ -127,13 +128,13 @@ def fork_of(run: Run, at: int | None) -> Fork:
 def _as_far_as_it_is_written(fork: Fork, drained: Sequence[str]) -> Fork:
     """A synchronous round under way is begun anew, so whoever is in it is free. Who is drained is not there for a future."""
     twin, in_flight = fork.twin, {one.device for one in fork.flights}
-    for device, name in enumerate(fork.names):
-        status = twin.devices[device].status
-        if status == "in-flight" and device not in in_flight:
+    out = tuple(device for device, name in enumerate(fork.names) if name in drained and device not in in_flight)
+    for device in range(fork.devices):
+        if twin.devices[device].status == "in-flight" and device not in in_flight:
             twin = with_status(twin, device, "idle")
-        if name in drained and device not in in_flight:
-            twin = with_status(twin, device, "offline")
-    return replace(fork, twin=twin)
+    for device in out:
+        twin = with_status(twin, device, "offline")
+    return replace(fork, twin=twin, drained=out)
 
 
 def _round_given(at: int | None, last: int, run: Run) -> int:

@@ -1,5 +1,7 @@
 """What an answer rests on, in sentences: what was heard, what is assumed, and what the same question was worth before."""
 
+from collections.abc import Iterator
+
 import numpy as np
 
 from fedtwin.policies import OraclePolicy, policy_of
@@ -7,11 +9,12 @@ from fedtwin.whatif.answer import Interval
 from fedtwin.whatif.fork import Fork
 from fedtwin.whatif.heard import Heard
 from fedtwin.whatif.knowledge import Knowledge
+from fedtwin.whatif.measured import Measured
 
 CORRELATED = 0.15
 
 
-def notes_of(fork: Fork, heard: Heard, knowledge: Knowledge) -> tuple[str, ...]:
+def notes_of(fork: Fork, heard: Heard, knowledge: Knowledge, measured: Measured | None) -> tuple[str, ...]:
     """Of the fork as it is."""
     never = int((heard.counts == 0).sum())
     like_others = f"; of {never} nothing was heard, they are taken to be like the others" if never else ""
@@ -31,13 +34,24 @@ def notes_of(fork: Fork, heard: Heard, knowledge: Knowledge) -> tuple[str, ...]:
     if heard.silent:
         often = f"In {heard.silent} of {heard.asked} cases a device did not answer"
         notes.append(f"{often}; it is taken to be as likely for every device, in every round.")
-    away = [status for status in ("offline", "quarantined") if any(known.status == status for known in fork.twin.devices)]
-    for status in away:
-        count = sum(known.status == status for known in fork.twin.devices)
-        notes.append(f"{count} {'device is' if count == 1 else 'devices are'} {status}, and taken to stay so.")
-    if fork.live:
-        notes.append("Tasks are taken to last and to cost what their devices predict, not what boards may measure in the end.")
+    notes.extend(_who_is_away(fork))
+    if measured is not None:
+        time, energy = measured.factors
+        notes.append(
+            f"Over {measured.updates} updates, what was measured came to {time:.3g} times the seconds and {energy:.3g} times "
+            f"the joules that are modelled, in {len(measured.logs)} stretches more or less: so it is taken to go on."
+        )
+    elif fork.live:
+        notes.append("Tasks are taken to last and to cost what is modelled, not what boards may measure in the end.")
     return tuple(notes)
+
+
+def _who_is_away(fork: Fork) -> Iterator[str]:
+    kinds = {device: str(known.status) for device, known in enumerate(fork.twin.devices)}
+    kinds |= dict.fromkeys(fork.drained, "drained")
+    for kind in ("offline", "quarantined", "drained"):
+        if count := sum(found == kind for found in kinds.values()):
+            yield f"{count} {'device is' if count == 1 else 'devices are'} {kind}, and taken to stay so."
 
 
 def _chooses_by_the_moment(fork: Fork) -> bool:

@@ -70,6 +70,7 @@ class Core:
         twin: Twin
         version: int
         round: int
+        queue_round: int
         channels: int
         done: bool
         selections_left: int

@@ -1,0 +1,73 @@
+"""What boards measure against what is modelled: the factors go on as they were, with as much doubt as they left."""
+
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from fedtwin import open_run, whatif
+from fedtwin.whatif.answer import NUMBERS, Played
+from fedtwin.whatif.fork import fork_of
+from fedtwin.whatif.measured import STRETCHES, Measured, as_measured, measured_by
+from tests.live.run.test_live_run import begun, deliver, dispatch, weights
+from tests.whatif.runs import played
+
+
+def test_the_factor_to_come_lies_between_the_quantiles_in_nine_cases_of_ten() -> None:
+    random = np.random.default_rng(4)
+    root = np.array([[0.3, 0.0], [0.1, 0.05]])
+    inside = np.zeros(2)
+    for case in range(400):
+        *logs, to_come = random.standard_normal((STRETCHES + 1, 2)) @ root.T + [0.2, -0.1]
+        low, high = np.quantile(Measured(np.array(logs), 80).sample(200, case), [0.05, 0.95], axis=0)
+        inside += (low <= np.exp(to_come)) & (np.exp(to_come) <= high)
+    assert np.all((inside / 400 > 0.85) & (inside / 400 < 0.95)), inside / 400
+
+
+def test_the_same_seed_gives_the_same_factors_and_no_doubt_gives_one() -> None:
+    sure = Measured(np.full((STRETCHES, 2), [np.log(2.0), 0.0]), 80)
+    assert sure.sample(5, 1) == pytest.approx(np.tile([2.0, 1.0], (5, 1))) and sure.factors == pytest.approx((2.0, 1.0))
+    doubtful = Measured(np.log(np.linspace(1.0, 3.0, 16)).reshape(8, 2), 80)
+    assert np.array_equal(doubtful.sample(7, 3), doubtful.sample(7, 3))
+    assert not np.array_equal(doubtful.sample(7, 3), doubtful.sample(7, 4))
+
+
+def test_a_future_takes_the_factors_in_time_energy_cost_and_clock_and_nowhere_else(tmp_path: Path) -> None:
+    fork = fork_of(played(tmp_path / "run", objective__energy_weight=0.25), 50)
+    objective = fork.config.objective
+    modelled = 0.75 * 0.5 / objective.max_time_s + 0.25 * 0.3 / objective.max_energy_j
+    numbers = np.array([modelled, 0.5, 0.3, 4.0, 9.0])
+    one = Played(fork.clock_s + np.array([1.0, 2.0]), np.array([0.2, modelled]), np.array([1.0, 9.0]), numbers)
+    other = as_measured(one, np.array([2.0, 3.0]), fork)
+    came_to = 0.75 * 1.0 / objective.max_time_s + 0.25 * 0.9 / objective.max_energy_j
+    assert dict(zip(NUMBERS, other.numbers.tolist(), strict=True)) == pytest.approx(
+        {"mean_cost": came_to, "mean_time_s": 1.0, "mean_energy_j": 0.9, "least_mean_samples": 4.0, "total_queue": 9.0}
+    )
+    assert other.mean_cost == pytest.approx(one.mean_cost * came_to / modelled)
+    assert other.clock_s == pytest.approx(fork.clock_s + np.array([2.0, 4.0]))
+    assert other.total_queue.tolist() == one.total_queue.tolist() and one.numbers[1] == 0.5
+
+
+def test_nothing_is_measured_otherwise_in_a_simulation(tmp_path: Path) -> None:
+    run = played(tmp_path / "run")
+    assert measured_by(run, fork_of(run, 100), 20) is None
+
+
+def test_boards_that_take_longer_than_is_modelled_are_expected_to_go_on_so(tmp_path: Path) -> None:
+    """Every update is said and seen to take 0.2 s and 0.11 J, whatever the model makes of gain and CPU."""
+    live = begun(tmp_path / "run", **{"fleet.channels": 1})
+    for number in range(40):
+        deliver(live, dispatch(live), weights(float(number % 3)))
+    run = open_run(tmp_path / "run")
+    fork = fork_of(run, None)
+    found = measured_by(run, fork, 1000)
+    assert found is not None and (len(found.logs), found.updates) == (39 // 4, 39), "the first dispatch is not counted"
+    answer = whatif(run, rounds=40, worlds=20)
+    assert (answer.as_is.mean_time_s.mean, answer.as_is.mean_energy_j.mean) == pytest.approx((0.2, 0.11), rel=0.01)
+    assert answer.notes[0].startswith("Asked at round ") and answer.notes[0].endswith("inside.")
+    assert any(note.startswith("Over 39 updates, what was measured came to") for note in answer.notes)
+    early = fork_of(run, 5)
+    assert measured_by(run, early, 40) is None, "of too few"
+    assert measured_by(run, replace(fork, clock_s=-1.0), 40) is None, "by then nothing had ended"
+    live.close()

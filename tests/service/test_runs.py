@@ -112,6 +112,7 @@ def test_a_decision_is_explained_by_the_scores_that_were_written_down(client: ht
         if told["runner_up"] is not None and not told["declined"]:
             assert told["scores"][str(told["runner_up"])] >= row["index"]
         assert "3" in told["scores"] and "device-3" in told["why"]
+        assert get(client, f"/api/runs/factory/decision?round={row['round']}&device=device-3") == told, "by its name, too"
 
 
 def test_scores_that_no_records_have_are_null_with_the_reason(tmp_path: Path) -> None:
@@ -169,6 +170,9 @@ def test_curves_up_to_a_second_before_the_first_decision_have_no_point(client: h
         ("/api/runs/nothing/fleet", 404, "no run 'nothing'"),
         ("/api/runs/factory/decision", 400, "'round' is missing"),
         ("/api/runs/factory/decision?round=1e3", 400, "a whole number from 1"),
+        ("/api/runs/factory/decision?round=9&device=30", 404, "device = '30': in round 9 there were the devices 0 to 29"),
+        ("/api/runs/factory/decision?round=9&device=press-1", 404, "device = 'press-1': in round 9 there were"),
+        ("/api/runs/factory/decision?round=9&device=-1.5", 400, "by number, or by name"),
         ("/api/runs/factory/curves?points=0", 400, "from 1 to 5000"),
         ("/api/runs/factory/tasks?from_s=inf", 400, "from_s = 'inf'"),
         ("/api/nothing", 404, "/openapi.json"),

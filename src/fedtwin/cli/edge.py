@@ -135,8 +135,8 @@ def print_summary(summary: dict[str, Any], folder: Path) -> None:
     live = {
         "devices": "devices",
         "uploads_applied": "uploads mixed in",
-        "uploads_late": "of these after their task was given up",
-        "tasks_given_up": "tasks given up",
+        "uploads_late": "of these late, for tasks that were given up at first",
+        "tasks_given_up": "tasks given up, whose upload never came",
         "model_version": "version of the model",
     }
     named = {**EXPLAINED, "virtual_time_s": "time on the run's clock, s", "refusals": "messages refused", **live}

@@ -19,7 +19,7 @@ from fedtwin.twin import Twin
 ROWS = ("round", "clock_s", "device", "index", "declined", "decline_reason")
 
 
-def decision(served: Served, round_: int, device: int | None, *, trust: bool) -> dict[str, Any]:
+def decision(served: Served, round_: int, which: str | None, *, trust: bool) -> dict[str, Any]:
     """Scores are null, with the reason in ``why``, where they cannot be had from the records."""
     with served.reading() as run:
         config = _settings_then(served, run, round_)
@@ -30,10 +30,7 @@ def decision(served: Served, round_: int, device: int | None, *, trust: bool) ->
             )
         asked = _asked(run, round_)
         twin = _twin(run, round_)
-        if device is not None and device >= len(twin.devices):
-            raise UnansweredError(
-                404, f"device = {device}: in round {round_} there were the devices 0 to {len(twin.devices) - 1}."
-            )
+        device = None if which is None else _number(which, served.names()[: len(twin.devices)], round_)
         taken = [number for number, declined in zip(asked["device"], asked["declined"], strict=True) if not declined]
         found = {
             "round": round_,
@@ -56,6 +53,15 @@ def decision(served: Served, round_: int, device: int | None, *, trust: bool) ->
             "parts": None,
         }
         return {**found, **_scored(run, config, twin, asked, device, served.names())}
+
+
+def _number(which: str, names: list[str], round_: int) -> int:
+    """Of a device that is named by its number or its name; digits are a number."""
+    number = int(which) if which.isdigit() else names.index(which) if which in names else len(names)
+    if number < len(names):
+        return number
+    there = f"the devices 0 to {len(names) - 1}, {', '.join(names[:3])}{' …' if len(names) > 3 else ''}"
+    raise UnansweredError(404, f"device = {which[:64]!r}: in round {round_} there were {there}.")
 
 
 def _settings_then(served: Served, run: Run, round_: int) -> Config:

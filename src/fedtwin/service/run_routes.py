@@ -94,7 +94,7 @@ def _events(twins: Twins, asked: Asked) -> Any:
 
 
 ROUND = Parameter("round", "integer", "which round, from 1", required=True, within=(1, 10**12), example=20)
-DEVICE = Parameter("device", "integer", "the number of a device to compare with", within=(0, 10**7))
+DEVICE = Parameter("device", "string", "a device to compare with, by number, or by name", pattern="[A-Za-z0-9_-]{1,64}")
 POINTS = Parameter("points", "integer", "at most so many points", 600, within=(1, 5000))
 
 ROUTES = (

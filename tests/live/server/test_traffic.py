@@ -124,12 +124,34 @@ def test_who_is_cut_is_cut_once_and_then_kept_out_cheaply(
     assert live.core.is_quarantined("a") and not live.core.is_quarantined("b")
     floods = [record for record in caplog.records if "floods the broker" in record.getMessage()]
     assert len(floods) == 1
+    assert not any("are cut as flooders" in record.getMessage() for record in caplog.records), "one of three"
     if tls:
         assert broker.told == [("revoke", "a")], "a broker that reloads has other things to do"
     else:
         assert broker.told[0] == ("unheard", ["fedtwin.main.*.a"]) and broker.told[1] == ("keep out", ([1, 102], {"a"}))
         assert [what for what, _ in broker.told].count("unheard") == 1
         assert broker.told[-1] == ("keep out", ([112], {"a"}))
+    live.close()
+
+
+def test_a_fleet_of_flooders_is_said_to_be_none(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr("fedtwin.live.server.traffic.LOOK_EVERY_S", 0.001)
+
+    class Everybody(Scripted):
+        def connections(self) -> list[Connection] | None:
+            super().connections()
+            return [Connection(number, name, 10**6 * (self.looks - 1), 0) for number, name in enumerate("ab", 1)]
+
+    live = begun(tmp_path / "run")
+    context = Context(live)
+    context.clock, context.core = REAL.clock, live.core
+    context.transport = SimpleNamespace(connect_anew=lambda: None)
+    with pytest.raises(RuntimeError, match="enough"):
+        asyncio.run(Traffic(context, Everybody(tls=True)).watch_for_ever())
+    said = [record.getMessage() for record in caplog.records if "are cut as flooders" in record.getMessage()]
+    assert len(said) == 1 and said[0].startswith("2 of 3 devices are cut as flooders") and "fedtwin admin release" in said[0]
     live.close()
 
 

@@ -17,7 +17,7 @@ from fedtwin.live.server.context import EdgeContext
 from fedtwin.live.wire.protocol import EDGE, MESSAGE_SLACK_BYTES, NAME
 
 LOOK_EVERY_S, CONNECTIONS_PER_S, QUIET_S = 0.25, 1000, 0.2
-UNNAMED = ""
+UNNAMED, MOST_NAMED = "", 20
 FLOOD = "flood: it sent far more than it was asked for"
 
 
@@ -84,7 +84,20 @@ class Traffic:
                 await self._cut(name, connections)
             to_end = [one.cid for one in found if one.is_open and _key(one) in self._out]
             if self.cut - before:
+                self._say_if_most_are_cut()
                 await self._throw_away_what_they_sent()
+
+    def _say_if_most_are_cut(self) -> None:
+        """A fleet of flooders is hardly one: its allowance does not fit it, or somebody uses its names."""
+        fleet = self._run.core.members.keys()
+        cut = sorted(fleet & self.cut)
+        if 2 * len(cut) > len(fleet):
+            say(
+                logging.ERROR,
+                f"{len(cut)} of {len(fleet)} devices are cut as flooders: if they are honest, let them in again with fedtwin admin "
+                "release DEVICE, and raise live.flood_messages_per_s and live.flood_bytes_per_s for the next run",
+                devices=" ".join(cut[:MOST_NAMED]),
+            )
 
     async def _throw_away_what_they_sent(self) -> None:
         """It would keep us busy for long. Nobody is given a task meanwhile: what we said last might be lost with it."""

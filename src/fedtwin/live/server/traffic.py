@@ -94,7 +94,7 @@ class Traffic:
         if 2 * len(cut) > len(fleet):
             say(
                 logging.ERROR,
-                f"{len(cut)} of {len(fleet)} devices are cut as flooders: if they are honest, let them in again with fedtwin admin "
+                f"{len(cut)} of {len(fleet)} devices are cut as flooders: if they are honest, let them in with fedtwin admin "
                 "release DEVICE, and raise live.flood_messages_per_s and live.flood_bytes_per_s for the next run",
                 devices=" ".join(cut[:MOST_NAMED]),
             )

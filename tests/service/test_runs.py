@@ -44,6 +44,9 @@ def test_the_fleet_at_a_round_is_the_twin_the_policy_saw(client: httpx.Client, r
     assert columns["gain"] == [None if device.gain is None else device.gain.value for device in twin.devices]
     assert columns["queue"] == [queue_at(one.queue, one.queue_round, round_, twin.min_mean_samples) for one in twin.devices]
     assert columns["mean_cost"] == [one.mean_cost if one.observations else None for one in twin.devices]
+    learned = sum(one.observations for one in twin.devices)
+    for mean, summed in (("mean_cost", "cost_sum"), ("mean_time_s", "time_sum_s"), ("mean_energy_j", "energy_sum_j")):
+        assert told[mean] == (sum(getattr(one, summed) for one in twin.devices) / learned if learned else None)
     rows = run.rounds.filter((run.rounds["round"].to_numpy() == round_).tolist())
     assert told["total_queue"] == rows["total_queue"][0].as_py() == total_queue(twin, round_)
     assert told["seconds"] == rows["clock_s"][0].as_py()

@@ -20,7 +20,8 @@ def fleet(seen: Seen | None, trusted: Sequence[bool | None]) -> dict[str, Any]:
     """``trusted`` is the mark of every device's predictions. A live run that has not started has nobody."""
     if seen is None:
         nothing = {"revision": 0, "round": 0, "seconds": 0.0, "now_s": 0.0, "live": True, "total_queue": 0.0, "queue_round": 1}
-        return {**nothing, "model_version": 0, "in_flight": 0, "min_mean_samples": 0.0, "mean_cost": None, "columns": NOBODY}
+        nothing |= {"model_version": 0, "in_flight": 0, "min_mean_samples": 0.0}
+        return {**nothing, **means_of_all(()), "columns": NOBODY}
     known, twin = seen.twin.devices, seen.twin
     marks = [*trusted, *[None] * len(known)][: len(known)]
     return {
@@ -56,7 +57,7 @@ def at_a_glance(seen: Seen) -> dict[str, Any]:
         "total_queue": seen.total_queue(),
         "queue_round": moment.queue_round,
         "min_mean_samples": twin.min_mean_samples,
-        "mean_cost": mean_cost_of_all(twin.devices),
+        **means_of_all(twin.devices),
         "model_version": twin.model_version,
         "in_flight": sum(device.status == "in-flight" for device in twin.devices),
     }
@@ -87,10 +88,14 @@ def mean_cost(device: DeviceTwin) -> float | None:
     return device.mean_cost if device.observations else None
 
 
-def mean_cost_of_all(devices: Sequence[DeviceTwin]) -> float | None:
-    """Over all updates whose cost has been learned."""
+def means_of_all(devices: Sequence[DeviceTwin]) -> dict[str, float | None]:
+    """Cost, seconds and joules, over all updates whose cost has been learned."""
     observations = sum(device.observations for device in devices)
-    return sum(device.cost_sum for device in devices) / observations if observations else None
+    sums = {"mean_cost": "cost_sum", "mean_time_s": "time_sum_s", "mean_energy_j": "energy_sum_j"}
+    return {
+        name: sum(getattr(device, summed) for device in devices) / observations if observations else None
+        for name, summed in sums.items()
+    }
 
 
 def staleness(device: DeviceTwin, version: int) -> int | None:

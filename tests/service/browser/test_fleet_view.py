@@ -56,6 +56,8 @@ def test_the_slider_goes_to_any_moment_and_back(open_page: Open, folders: Path) 
     expect(page.locator("[data-figure=round] b")).to_have_text("60")
     twin = run.twin(round=60)
     assert plain(figure(page, "queue")) == pytest.approx(total_queue(twin, 60), rel=0.005)
+    joules = sum(one.energy_sum_j for one in twin.devices) / sum(one.observations for one in twin.devices)
+    assert plain(figure(page, "energy")) == pytest.approx(joules, rel=0.005), "of the same moment as the rest"
     assert_shows(page, twin, 60)
     slider = page.get_by_role("slider", name="Moment of the run")
     slider.press("ArrowRight")

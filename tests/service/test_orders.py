@@ -78,6 +78,26 @@ def test_an_order_names_the_run_it_is_for_and_not_only_what_that_is_called(
     assert given == [old.core.began.identity, fresh.core.began.identity] and given[0] != given[1]
 
 
+def test_an_order_to_an_old_folder_does_nothing_to_the_run_of_that_name_at_the_broker(tmp_path: Path) -> None:
+    old = begun(tmp_path / "old")
+    old.close()
+    with plant(tmp_path) as fleet:
+        fleet.new_edge("--rounds", 10**6, "--time-scale", 0.1, learning__dataset="digits", **SETTINGS)
+        for name in ("d0", "d1"):
+            fleet.device(name, fleet.url(), *EMULATED)
+        fleet.wait_for("applied", count=3)
+        with serving(tmp_path / "old", fleet.run, broker=Broker((fleet.url(),))) as client:
+            for order in ("pause", "finish"):
+                refused = client.post("/api/runs/old/orders", json={"order": order})
+                assert refused.status_code == 409 and "another run" in refused.json()["error"], refused.text
+            fleet.wait_for("applied", count=len(events_of(fleet.run, "applied")) + 3)
+            assert not events_of(fleet.run, "steered")
+            meant = client.post(f"/api/runs/{fleet.run.name}/orders", json={"order": "pause"})
+            assert meant.status_code == 200, meant.text
+        assert [event["command"] for event in events_of(fleet.run, "steered")] == ["pause"]
+        assert fleet.stopped("edge") == 0
+
+
 def test_who_cannot_be_reached_is_told_in_a_sentence(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(agents, "ANSWER_S", 0.3)
     live = begun(tmp_path / "run")

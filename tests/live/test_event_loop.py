@@ -1,10 +1,15 @@
 """The first signal asks for a stop, whenever it comes; the second cuts short."""
 
+import asyncio
+import gc
+import logging
 import signal
 import subprocess
 import sys
 
 import pytest
+
+from fedtwin.live.event_loop import run_until_stopped
 
 SCENE = """
 import asyncio, os, signal
@@ -54,3 +59,20 @@ def test_signals(scene: str, said: str) -> None:
 def test_afterwards_signals_are_as_they_were() -> None:
     code = f"{SCENE.replace('{scene}', 'pass')}\nask()"
     assert subprocess.run([sys.executable, "-c", code], timeout=60, check=False).returncode == -signal.SIGTERM
+
+
+def test_what_nobody_waited_for_is_one_line(caplog: pytest.LogCaptureFixture) -> None:
+    async def fails() -> None:
+        raise ConnectionResetError("the connection was ended")
+
+    async def forgets() -> str:
+        task = asyncio.ensure_future(fails())
+        await asyncio.sleep(0)
+        del task
+        gc.collect()
+        return "done"
+
+    assert run_until_stopped(lambda: (forgets(), lambda: None)) == "done"
+    (line,) = [record for record in caplog.records if record.levelno >= logging.INFO]
+    assert line.getMessage() == "something failed in the background"
+    assert line.__dict__["fields"]["error"] == "ConnectionResetError: the connection was ended" and not line.exc_info

@@ -2,12 +2,15 @@
 
 import asyncio
 import ctypes
+import logging
 import signal
 import threading
 import time
 from collections.abc import Callable, Coroutine, Iterator
 from contextlib import contextmanager, suppress
 from typing import Any, Protocol, TypeVar
+
+from fedtwin.live.logs import say
 
 T = TypeVar("T")
 M_TRIM_THRESHOLD, M_MMAP_THRESHOLD = -1, -3
@@ -85,6 +88,7 @@ def run_until_stopped(
     keep_freed_memory()
 
     async def main() -> T:
+        asyncio.get_running_loop().set_exception_handler(_in_one_line)
         work, stop = make()
         task = asyncio.ensure_future(work)
         with signals.told_to(stop, task.cancel):
@@ -94,6 +98,14 @@ def run_until_stopped(
                 raise KeyboardInterrupt from None
 
     return asyncio.run(main())
+
+
+def _in_one_line(_: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
+    """What fails where nobody waits for it, as tasks of nats-py do when a connection is ended under them."""
+    error = context.get("exception")
+    said = f"{type(error).__name__}: {error}" if error is not None else None
+    say(logging.WARNING, "something failed in the background", what=context.get("message"), error=said)
+    logging.getLogger("asyncio").debug("in the background", exc_info=error)
 
 
 class Stoppable(Protocol):

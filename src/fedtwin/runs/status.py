@@ -1,12 +1,11 @@
 """What a person sees of the run in a folder: a live run from its ledger while it goes on, a simulation from its records."""
 
 import math
-import time
 from pathlib import Path
 from typing import Any
 
 from fedtwin.live.run.core import Core
-from fedtwin.live.run.ledger import LEDGER_NAME, first_lines, segment_path
+from fedtwin.live.run.ledger import LEDGER_NAME, last_line_age_s
 from fedtwin.live.views.sight import Sight
 from fedtwin.live.views.status import status_of
 from fedtwin.records.files import LOCK_NAME
@@ -35,15 +34,10 @@ class Watched:
             self._sight.happened(event)
         state = self._replay.state
         serves = is_held(self._run.path / LOCK_NAME) and not state.finished
-        now_s = state.last_at_s + (self._ledger_age_s() / state.live.time_scale if serves else 0.0)
+        now_s = state.last_at_s + (last_line_age_s(self._run.path / LEDGER_NAME) / state.live.time_scale if serves else 0.0)
         run = self._sight.run(now_s)
         run["stopped"] = run["stopped"] or not (serves or state.finished)
         return status_of(run, self._sight.devices(now_s), now_s=now_s)
-
-    def _ledger_age_s(self) -> float:
-        """Since something was last written down."""
-        path = self._run.path / LEDGER_NAME
-        return max(time.time() - segment_path(path, first_lines(path)[-1]).stat().st_mtime, 0.0)
 
 
 def _simulated(run: Run) -> dict[str, Any]:

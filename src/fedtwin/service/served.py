@@ -11,6 +11,7 @@ from typing import Any, NamedTuple, TypeVar
 
 from fedtwin.config import LiveConfig
 from fedtwin.errors import FedtwinError
+from fedtwin.live.run.ledger import last_line_age_s
 from fedtwin.records.files import CONFIG_NAME, LOCK_NAME
 from fedtwin.records.lock import is_held
 from fedtwin.runs import Moment, Run, open_run
@@ -19,7 +20,7 @@ from fedtwin.service.bell import Bell
 from fedtwin.service.ledger_facts import LedgerFacts
 from fedtwin.service.memory import give_memory_back
 from fedtwin.service.names import names_of
-from fedtwin.service.stamps import fingerprint, has_lost_lines, last_line_age_s, ledger_files, stamp_of
+from fedtwin.service.stamps import fingerprint, has_lost_lines, ledger_files, stamp_of
 from fedtwin.service.telling import UnansweredError, log_unexpected
 
 LOOK_EVERY_S, RETRY_S, LONG_RETRY_S, PATIENCE_S = 0.1, 1.0, 30.0, 20.0
@@ -214,7 +215,7 @@ class Served:
         """Since a live run's last line, by its own clock, which stands still where nobody serves it."""
         if not run.is_live or not self.is_written:
             return 0.0
-        return last_line_age_s(self.folder) / (run.config.live or LiveConfig()).time_scale
+        return last_line_age_s(self.folder / LEDGER_NAME) / (run.config.live or LiveConfig()).time_scale
 
     # The thread
 

@@ -1,7 +1,6 @@
 """Whether the files of a run are those that were read."""
 
 import os
-import time
 from contextlib import suppress
 from pathlib import Path
 
@@ -51,9 +50,3 @@ def ledger_files(folder: Path) -> dict[str, tuple[int, int]]:
 def has_lost_lines(before: dict[str, tuple[int, int]], now: dict[str, tuple[int, int]]) -> bool:
     """A ledger only grows: a segment that is gone, shorter or another file is not the one that was read."""
     return any(name not in now or now[name][0] != file or now[name][1] < size for name, (file, size) in before.items())
-
-
-def last_line_age_s(folder: Path) -> float:
-    """Wall seconds since something was last written into a live run's ledger."""
-    times = [path.stat().st_mtime for path in folder.glob("ledger*.jsonl")]
-    return max(time.time() - max(times), 0.0) if times else 0.0

@@ -26,7 +26,7 @@ FOLDER = ("rounds.parquet", "evaluations.parquet", *MODELS, "summary.json", "sta
 
 def training(**changes: Any) -> Config:
     base = {"learning.dataset": "digits", "learning.executor": "serial", "run.rounds": 60, "learning.evaluate_every_s": 1.0}
-    return load_config(overrides={**base, **changes})
+    return load_config(overrides={**base, "learning.average": "ema", **changes})
 
 
 def model_of(result: Result) -> bytes:

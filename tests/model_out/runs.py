@@ -26,5 +26,6 @@ def trained(folder: Path, task: str, **more: object) -> Result:
         "learning.learning_rate": 0.003,
         "learning.executor": "serial",
         "learning.evaluate_every_s": 2.0,
+        "learning.average": "ema",
     }
     return simulate(load_config(overrides={**fixed, **more}), out=folder / "run")

@@ -138,6 +138,8 @@ def identity_of(config: Config, *, load_models: bool = True) -> Identity:
     """
     code = digests_of_code(config, load_models=load_models)
     numbers = {key: value for key, value in settings(config).items() if key not in WITHOUT_INFLUENCE} | _whose_bits(config)
+    if config.learning is not None:
+        numbers["learning.average"] = "ema" if config.averages else "none"
     numbers = {key: value for key, value in numbers.items() if SINCE_THE_HASH.get(key) != value}
     numbers |= {f"code of {setting}": digest for setting, digest in code.items()}
     text = json.dumps(numbers, sort_keys=True, separators=(",", ":"))

@@ -21,6 +21,8 @@ from fedtwin.config.fleet_csv import OWN, read_fleet_csv
 from fedtwin.registry import TASKS, Kind, Mode, find_scheme, is_built_in, known_names, names_of, target_of
 
 TINY, HUGE = 1e-40, 1e40
+AVERAGED_FROM_ROUNDS = 2000
+"""Runs of so many rounds never lost by an average, and shorter ones did, in docs/learning.md#the-model-that-is-served."""
 KIND_OF_PART: dict[str, Kind] = {
     "policy.name": "policies",
     "world.channel": "channels",
@@ -282,7 +284,9 @@ class LearningConfig(Section):
     hinge_a: NotNegative = Field(10.0, description="slope of the hinge")
     hinge_b: NotNegative = Field(4.0, description="staleness up to which the hinge is 1")
     buffer_size: Whole = Field(10, ge=1, le=10**6, description="K, uploads that fedbuff, ca2fl and fadas gather for a step")
-    average: Literal["ema", "none"] = Field("ema", description="what is served: an average of the model, or the model itself")
+    average: Literal["auto", "ema", "none"] = Field(
+        "auto", description="what is served: an average of the model, or the model itself; auto: by the length of the run"
+    )
     average_half_life: Positive = Field(138.0, description="uploads after which one counts half in the average, at most")
     most_refusals: Whole = Field(0, ge=0, le=10**12, description="uploads that may be refused before the run stops")
     evaluate_every_s: Positive = Field(5.0, description="virtual seconds between evaluations on the test set")
@@ -347,11 +351,6 @@ class LearningConfig(Section):
         if self.partition == "dirichlet" and self.task != "classification":
             raise ValueError(f"partition = 'dirichlet' mixes classes, and task = {self.task!r} has none: choose iid or natural")
         return self
-
-    @property
-    def averages(self) -> bool:
-        """Whether the model that is served is an average."""
-        return self.average == "ema"
 
     @property
     def own_code(self) -> dict[str, str]:
@@ -450,6 +449,12 @@ class Config(Section):
             least = 0.01 * self.objective.max_time_s
             raise ValueError(f"learning.evaluate_every_s = {self.learning.evaluate_every_s:g} must be at least {least:g}")
         return self
+
+    @property
+    def averages(self) -> bool:
+        """Whether the model that is served is an average."""
+        how = "none" if self.learning is None else self.learning.average
+        return how == "ema" or (how == "auto" and self.run.rounds >= AVERAGED_FROM_ROUNDS)
 
     @property
     def rounds_of_the_schedule(self) -> int:

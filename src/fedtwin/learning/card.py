@@ -110,7 +110,7 @@ def card_of(config: Config, fit: Fit, config_hash: str, code_folder: str | Path 
         normalisation=fit.normalisation,
         code={key: source_digest(name, code_folder) for key, name in own.items() if key not in NOT_TO_USE_IT},
         config_hash=config_hash,
-        average=learning.average,
+        average="ema" if config.averages else "none",
         features=fit.features,
     )
 

@@ -336,7 +336,7 @@ class Learner:
                 )
             accuracy = outcome.test_metric if self._task.is_accuracy else None
             told = evaluation._replace(test_loss=outcome.test_loss, test_accuracy=accuracy, test_metric=outcome.test_metric)
-            if self._learning.averages:
+            if self._config.averages:
                 told = told._replace(plain_test_loss=plain.test_loss, plain_test_metric=plain.test_metric)
             self._evaluations.append(told)
             self._kept.measured(told, served, self._task.direction)

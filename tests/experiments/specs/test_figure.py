@@ -37,7 +37,7 @@ def test_the_accuracy_figures_state_their_energy_weight_and_differ_only_where_th
         assert {config.objective.energy_weight for config in configs} == {weight}
         assert f"λ_e = {weight}" in load_experiment(figure).y_label
         assert all(config.learning is not None and config.learning.model == model for config in configs)
-        assert all(config.learning is not None and config.learning.averages for config in configs)
+        assert all(config.averages for config in configs)
         rates = {(c.learning.learning_rate, c.learning.local_epochs) for c in configs if c.learning}
         assert len(rates) == 1, "the same for all schemes"
         assert len({config.run.seed for config in configs}) >= least_seeds
@@ -63,7 +63,7 @@ def test_the_headline_figure_is_asynchronous_beside_synchronous_and_all_samples_
             0.9,
             5e-4,
         )
-        assert (learning.rate_schedule, learning.local_epochs, learning.averages) == ("cosine", 1, True)
+        assert (learning.rate_schedule, learning.local_epochs, config.averages) == ("cosine", 1, True)
         shares = deal(np.arange(images) % 10, 0, fleet.devices, learning.owned_samples, None)
         assert len(np.unique(np.concatenate(shares))) == images
     assert len({learning.model_dump_json(exclude={"partition"}) for learning in trainings}) == 1, "trained alike"

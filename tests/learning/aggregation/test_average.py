@@ -118,7 +118,13 @@ def test_no_state_but_the_first_is_the_one_that_a_run_begins_with() -> None:
 
 def training(name: str, **changes: Any) -> Any:
     base: dict[str, Any] = {"learning.dataset": "digits", "learning.executor": "serial", "learning.model": "linear"}
-    base |= {"run.rounds": 40, "fleet.devices": 6, "fleet.channels": 3, "learning.evaluate_every_s": 1.0}
+    base |= {
+        "learning.average": "ema",
+        "run.rounds": 40,
+        "fleet.devices": 6,
+        "fleet.channels": 3,
+        "learning.evaluate_every_s": 1.0,
+    }
     return load_config(overrides={**base, **RULES[name], **changes})
 
 

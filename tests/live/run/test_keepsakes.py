@@ -80,3 +80,17 @@ def test_the_result_says_what_it_is_and_only_what_was_measured_of_it(tmp_path: P
     if average == "ema":
         plain, value = read(folder, "plain")
         assert value == 0.5 and (plain.average, plain.test_metric) == ("none", pytest.approx(0.6) if evaluated else None)
+
+
+@pytest.mark.parametrize(("rounds", "more", "averages"), [(50, 5000, False), (5000, 50, True)])
+def test_whether_it_averages_stays_however_many_rounds_are_set(tmp_path: Path, rounds: int, more: int, averages: bool) -> None:
+    live = begun(tmp_path / "run", **{"learning.average": "auto", "run.rounds": rounds})
+    deliver(live, dispatch(live), weights(1.0))
+    live.change("run.rounds", more)
+    served = live.model.served.floats.copy()
+    assert live.model.averages == averages == bool(served[0] != live.model.weights.floats[0])
+    live.close()
+    again = opening.resume(tmp_path / "run")
+    assert again.model.averages == averages and again.core.config.run.rounds == more
+    assert np.array_equal(again.model.served.floats, served)
+    again.close()

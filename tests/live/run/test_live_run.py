@@ -32,7 +32,8 @@ class KilledError(BaseException):
 
 def config_of(**more: object) -> Config:
     fixed = {"fleet.devices": 3, "fleet.channels": 3, "run.rounds": 50, "live.max_change": 100}
-    return build_config({}, {**fixed, "learning.mixing": 0.5, "learning.staleness": "constant", **more})
+    averaged = {"learning.average": "ema", "learning.mixing": 0.5, "learning.staleness": "constant"}
+    return build_config({}, {**fixed, **averaged, **more})
 
 
 def weights(value: float, steps: int = 0) -> Weights:

@@ -83,7 +83,9 @@ class Fleet:
             "run.rounds": rounds,
             **SIMULATED,
             **({"live.ledger": "stream"} if standby == "stream" else {}),
-            **({"learning.dataset": "digits", "learning.evaluate_every_s": 1.0} if evaluator else {}),
+            **(
+                {"learning.dataset": "digits", "learning.evaluate_every_s": 1.0, "learning.average": "ema"} if evaluator else {}
+            ),
             **settings,
         }
         self.config = load_config(overrides=overrides)

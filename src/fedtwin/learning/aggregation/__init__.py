@@ -53,4 +53,4 @@ def aggregation_of(config: Config) -> Rule | AveragedRule:
         allowed = " or ".join(map(repr, rule.modes))
         raise FedtwinError(f"{SETTING} = {name!r} needs run.mode = {allowed}: it is not for {mode!r}.")
     at_work = Rule(name, rule, mixing_of(learning, rule), trusted=is_built_in("aggregators", name))
-    return at_work if config.learning is None or not learning.averages else AveragedRule(at_work, learning.average_half_life)
+    return AveragedRule(at_work, learning.average_half_life) if config.averages else at_work

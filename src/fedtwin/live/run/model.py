@@ -49,7 +49,7 @@ class LiveModel:
         self._folder, self._kept, self._fsync, self._disk = folder, kept, fsync, disk
         self._rule = aggregation_of(config)
         self.needs_start, self._sync = self._rule.needs_start, config.run.mode == "sync"
-        self.averages = config.learning is not None and config.learning.averages
+        self.averages = config.averages
         newest = model_path(folder, kept.version)
         self.encoded = self._read_model(kept.version)
         self.sha256 = digest_of(self.encoded)

@@ -26,7 +26,10 @@ from fedtwin.records.lock import Lock
 
 
 def begin(folder: Path, config: Config, run: str, initial: bytes, *, clock: Clock = CLOCK, disk: Disk = DISK) -> LiveRun:
-    """A new run in a new folder, which is there whole or not at all."""
+    """A new run in a new folder, which is there whole or not at all. Whether it averages stays, however many rounds are set."""
+    if config.learning is not None:
+        learning = config.learning.model_copy(update={"average": "ema" if config.averages else "none"})
+        config = config.model_copy(update={"learning": learning})
     Core(config)  # what is not for a live fleet is said before anything is made
     aggregation_of(config)
     if config.learning is not None and config.learning.record_gradient:

@@ -32,6 +32,7 @@ def test_a_viewer_sees_devices_go_and_come_back(tmp_path: Path) -> None:
         for name in ("a", "b"):
             fleet.device(name, fleet.url(), *TRAINING, "--credentials", folder / "devices" / name)
         fleet.wait_for("applied", count=5)
+        time.sleep(1.0)  # it is shown at most twice a second
         with Viewer([fleet.url()], run=RUN, credentials=folder / "viewer") as viewer:
             seen = until(lambda: found if (found := viewer.look())["run"]["uploads"] >= 5 else None, "uploads in the bucket")
             assert seen["run"]["state"] == "running" and seen["run"]["uploads_per_min"] > 0.0

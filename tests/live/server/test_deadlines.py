@@ -47,7 +47,14 @@ def overdue(folder: Path, monkeypatch: pytest.MonkeyPatch) -> tuple[Any, Any, An
     now_s = live.now_s() + 1e6
     monkeypatch.setattr(live, "now_s", lambda: now_s)
     context: Any = SimpleNamespace(
-        run=live, core=live.core, heard={}, dropped=[], sends_pulses=True, held_back=set(), heard_lately=list
+        run=live,
+        core=live.core,
+        heard={},
+        is_silent=lambda _: False,
+        dropped=[],
+        sends_pulses=True,
+        held_back=set(),
+        heard_lately=list,
     )
     context.clock, context.transport = CLOCK, Broker()
     uploads: Any = SimpleNamespace(pulse_sent_s=-math.inf, forget=lambda _: None)

@@ -124,6 +124,11 @@ class EdgeContext:
         if len(self.strangers) > MOST_STRANGERS:
             self.heard.pop(self.strangers.popitem(last=False)[0], None)
 
+    def is_silent(self, name: str) -> bool:
+        """Since long enough; who was never heard is given as much time from now on."""
+        now = self.clock.monotonic_s()
+        return now - self.heard.setdefault(name, now) > self.core.live.offline_after_s
+
     def heard_lately(self, names: Iterable[str]) -> list[str]:
         since = self.clock.monotonic_s() - self.core.live.offline_after_s
         return [name for name in names if self.heard.get(name, -math.inf) >= since]

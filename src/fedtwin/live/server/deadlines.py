@@ -80,9 +80,8 @@ class Deadlines:
     def _mark_the_silent(self) -> None:
         if not self._core.started:
             return
-        now, limit_s = self._context.clock.monotonic_s(), self._core.live.offline_after_s
         for device, (name, known) in enumerate(zip(self._core.names, self._core.twin.devices, strict=True)):
-            if known.status == "idle" and now - self._context.heard.setdefault(name, now) > limit_s:
+            if known.status == "idle" and self._context.is_silent(name):
                 self._run.commit(events.StatusChanged(at_s=self._run.now_s(), device=device, status="offline"))
 
     def _release(self) -> None:

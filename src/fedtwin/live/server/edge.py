@@ -251,6 +251,8 @@ class EdgeServer:
                 self._was_away(last - since)
             self._look_after_the_broker()
             self._presence.look(last)
+            if self._core.started:
+                self._presence.missed(self._context.is_silent, self._run)
             worker = self._options.worker
             if worker is not None and not self._context.stopping.is_set() and worker.look_after():
                 self._evaluations.worker_is_new()

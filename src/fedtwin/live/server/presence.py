@@ -2,6 +2,7 @@
 
 import json
 import logging
+from collections.abc import Callable
 from pathlib import Path
 
 from fedtwin.live.logs import say
@@ -33,6 +34,12 @@ class Presence:
                 say(logging.INFO, "reconnected", device=run.core.names[event.device])
             case _:
                 pass
+
+    def missed(self, is_silent: Callable[[str], bool], run: LiveRun) -> None:
+        """Who is not asked for another reason, such as a task that came to nothing, and has fallen silent since."""
+        for device, (name, known) in enumerate(zip(run.core.names, run.core.twin.devices, strict=True)):
+            if known.status == "offline" and device not in self._offline and is_silent(name):
+                self._goes(device, "it is silent", run)
 
     def _goes(self, device: int, reason: str, run: LiveRun) -> None:
         name = run.core.names[device]

@@ -41,6 +41,7 @@ WRONG_LAST = (10070, 10071, 10164)  # and for a last message that is another one
 WATCHED = ("subjects", "discard", "discard_new_per_subject", "max_msgs_per_subject", "max_msg_size", "duplicate_window")
 DUPLICATES_S = 2.0  # a message is repeated sooner, or its token tells; the broker keeps every id in memory for so long
 MOST_UNREAD = 20_000
+SUBSCRIBED_S = 1
 NO_HEADERS: Mapping[str, str] = {}
 
 
@@ -168,9 +169,13 @@ class NatsTransport:
             return (await self.client.request(subject, data, timeout=timeout_s)).data
 
     async def subscribe(self, subject: str, handler: Handler) -> NatsSubscription:
+        """The broker has heard of it when this returns, unless it is silent."""
         with OURS:
             heard = _for_the_library(handler)
-            return NatsSubscription(await self.client.subscribe(subject, cb=heard, pending_msgs_limit=MOST_UNREAD))
+            subscription = await self.client.subscribe(subject, cb=heard, pending_msgs_limit=MOST_UNREAD)
+            with suppress(nats.errors.Error):
+                await self.client.flush(SUBSCRIBED_S)
+            return NatsSubscription(subscription)
 
     def connect_anew(self) -> None:
         connect_anew(self.client)

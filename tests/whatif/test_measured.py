@@ -16,19 +16,19 @@ from tests.whatif.runs import played
 
 def test_the_factor_to_come_lies_between_the_quantiles_in_nine_cases_of_ten() -> None:
     random = np.random.default_rng(4)
-    root = np.array([[0.3, 0.0], [0.1, 0.05]])
-    inside = np.zeros(2)
+    root = np.array([[0.3, 0.0, 0.0], [0.1, 0.05, 0.0], [0.0, 0.0, 0.1]])
+    inside = np.zeros(3)
     for case in range(400):
-        *logs, to_come = random.standard_normal((STRETCHES + 1, 2)) @ root.T + [0.2, -0.1]
+        *logs, to_come = random.standard_normal((STRETCHES + 1, 3)) @ root.T + [0.2, -0.1, 0.0]
         low, high = np.quantile(Measured(np.array(logs), 80).sample(200, case), [0.05, 0.95], axis=0)
         inside += (low <= np.exp(to_come)) & (np.exp(to_come) <= high)
     assert np.all((inside / 400 > 0.85) & (inside / 400 < 0.95)), inside / 400
 
 
 def test_the_same_seed_gives_the_same_factors_and_no_doubt_gives_one() -> None:
-    sure = Measured(np.full((STRETCHES, 2), [np.log(2.0), 0.0]), 80)
-    assert sure.sample(5, 1) == pytest.approx(np.tile([2.0, 1.0], (5, 1))) and sure.factors == pytest.approx((2.0, 1.0))
-    doubtful = Measured(np.log(np.linspace(1.0, 3.0, 16)).reshape(8, 2), 80)
+    sure = Measured(np.full((STRETCHES, 3), [np.log(2.0), 0.0, 0.0]), 80)
+    assert sure.sample(5, 1) == pytest.approx(np.tile([2.0, 1.0, 1.0], (5, 1))) and sure.factors == pytest.approx((2.0, 1.0))
+    doubtful = Measured(np.log(np.linspace(1.0, 3.0, 24)).reshape(8, 3), 80)
     assert np.array_equal(doubtful.sample(7, 3), doubtful.sample(7, 3))
     assert not np.array_equal(doubtful.sample(7, 3), doubtful.sample(7, 4))
 
@@ -39,8 +39,8 @@ def test_a_future_takes_the_factors_in_time_energy_cost_and_clock_and_nowhere_el
     modelled = 0.75 * 0.5 / objective.max_time_s + 0.25 * 0.3 / objective.max_energy_j
     numbers = np.array([modelled, 0.5, 0.3, 4.0, 9.0])
     one = Played(fork.clock_s + np.array([1.0, 2.0]), np.array([0.2, modelled]), np.array([1.0, 9.0]), numbers)
-    other = as_measured(one, np.array([2.0, 3.0]), fork)
-    came_to = 0.75 * 1.0 / objective.max_time_s + 0.25 * 0.9 / objective.max_energy_j
+    other = as_measured(one, np.array([2.0, 3.0, 1.1]), fork)
+    came_to = 1.1 * (0.75 * 1.0 / objective.max_time_s + 0.25 * 0.9 / objective.max_energy_j)
     assert dict(zip(NUMBERS, other.numbers.tolist(), strict=True)) == pytest.approx(
         {"mean_cost": came_to, "mean_time_s": 1.0, "mean_energy_j": 0.9, "least_mean_samples": 4.0, "total_queue": 9.0}
     )
@@ -55,7 +55,7 @@ def test_nothing_is_measured_otherwise_in_a_simulation(tmp_path: Path) -> None:
 
 
 def test_boards_that_take_longer_than_is_modelled_are_expected_to_go_on_so(tmp_path: Path) -> None:
-    """Every update is said and seen to take 0.2 s and 0.11 J, whatever the model makes of gain and CPU."""
+    """Every update is said and seen to take 0.2 s, whatever the model makes of gain and CPU."""
     live = begun(tmp_path / "run", **{"fleet.channels": 1})
     for number in range(40):
         deliver(live, dispatch(live), weights(float(number % 3)))
@@ -64,10 +64,30 @@ def test_boards_that_take_longer_than_is_modelled_are_expected_to_go_on_so(tmp_p
     found = measured_by(run, fork, 1000)
     assert found is not None and (len(found.logs), found.updates) == (39 // 4, 39), "the first dispatch is not counted"
     answer = whatif(run, rounds=40, worlds=20)
-    assert (answer.as_is.mean_time_s.mean, answer.as_is.mean_energy_j.mean) == pytest.approx((0.2, 0.11), rel=0.01)
+    row = run.rounds.slice(5).to_pylist()[0]
+    assert row["compute_s"] + row["upload_s"] == pytest.approx(0.2)
+    assert answer.as_is.mean_time_s.mean == pytest.approx(0.2, rel=0.01)
+    assert answer.as_is.mean_energy_j.mean == pytest.approx(row["compute_j"] + row["upload_j"], rel=0.01)
+    assert answer.as_is.mean_cost.mean == pytest.approx(row["cost"], rel=0.01)
     assert answer.notes[0].startswith("Asked at round ") and answer.notes[0].endswith("inside.")
     assert any(note.startswith("Over 39 updates, what was measured came to") for note in answer.notes)
     early = fork_of(run, 5)
     assert measured_by(run, early, 40) is None, "of too few"
     assert measured_by(run, replace(fork, clock_s=-1.0), 40) is None, "by then nothing had ended"
+    live.close()
+
+
+def test_tasks_that_come_to_nothing_are_expected_to_go_on_being_charged_for(tmp_path: Path) -> None:
+    live = begun(tmp_path / "run", **{"fleet.channels": 1, "live.back_off_s": 1e-6})
+    for number in range(60):
+        sent = dispatch(live)
+        task = live.core.task_of(sent.device)
+        if number % 3 == 2 and task is not None:
+            live.commit(live.core.give_up(task, live.now_s(), "the deadline has passed", "idle"))
+        else:
+            deliver(live, sent, weights(float(number % 3)))
+    run = open_run(tmp_path / "run")
+    costs = [row["cost"] for row in run.rounds.to_pylist() if not row["declined"]]
+    said = whatif(run, rounds=30, worlds=99).as_is.mean_cost
+    assert said.mean == pytest.approx(sum(costs) / len(costs), rel=0.1) and max(costs) > 2 * min(costs)
     live.close()

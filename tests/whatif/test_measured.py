@@ -56,7 +56,7 @@ def test_nothing_is_measured_otherwise_in_a_simulation(tmp_path: Path) -> None:
 
 def test_boards_that_take_longer_than_is_modelled_are_expected_to_go_on_so(tmp_path: Path) -> None:
     """Every update is said and seen to take 0.2 s, whatever the model makes of gain and CPU."""
-    live = begun(tmp_path / "run", **{"fleet.channels": 1})
+    live = begun(tmp_path / "run", **{"fleet.channels": 1, "run.rounds": 100})
     for number in range(60):
         deliver(live, dispatch(live), weights(float(number % 3)))
     run = open_run(tmp_path / "run")
@@ -78,7 +78,7 @@ def test_boards_that_take_longer_than_is_modelled_are_expected_to_go_on_so(tmp_p
 
 
 def test_tasks_that_come_to_nothing_are_expected_to_go_on_being_charged_for(tmp_path: Path) -> None:
-    live = begun(tmp_path / "run", **{"fleet.channels": 1, "live.back_off_s": 1e-6})
+    live = begun(tmp_path / "run", **{"fleet.channels": 1, "live.back_off_s": 1e-6, "run.rounds": 100})
     for number in range(60):
         sent = dispatch(live)
         task = live.core.task_of(sent.device)

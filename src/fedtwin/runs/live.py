@@ -1,5 +1,6 @@
 """A live run's folder: its ledger while it goes on, its files once it has ended."""
 
+import time
 from collections.abc import Callable, Iterator
 from functools import cached_property, partial
 from pathlib import Path
@@ -9,7 +10,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from fedtwin.errors import FedtwinError
-from fedtwin.live.run.ledger import LEDGER_NAME
+from fedtwin.live.run.ledger import LEDGER_NAME, first_lines, segment_path
 from fedtwin.live.run.model import MODELS
 from fedtwin.live.run.tables import summary_of, tables_from, tables_of
 from fedtwin.records import EVALUATIONS, REFUSALS, read_rounds, read_summary, rounds_schema, to_table
@@ -174,3 +175,10 @@ class _Resting(LiveRunFolder):
     @cached_property
     def _tables(self) -> dict[str, pa.Table]:
         return self._make_tables()
+
+
+def last_line_age_s(folder: Path) -> float:
+    """Wall seconds since something was last written into a live run's ledger."""
+    path = folder / LEDGER_NAME
+    firsts = first_lines(path)
+    return max(time.time() - segment_path(path, firsts[-1]).stat().st_mtime, 0.0) if firsts else 0.0

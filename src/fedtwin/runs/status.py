@@ -5,13 +5,13 @@ from pathlib import Path
 from typing import Any
 
 from fedtwin.live.run.core import Core
-from fedtwin.live.run.ledger import LEDGER_NAME, last_line_age_s
+from fedtwin.live.run.ledger import LEDGER_NAME
 from fedtwin.live.views.sight import Sight
 from fedtwin.live.views.status import status_of
 from fedtwin.records.files import LOCK_NAME
 from fedtwin.records.lock import is_held
 from fedtwin.records.summary import judged_by
-from fedtwin.runs.live import LiveRunFolder
+from fedtwin.runs.live import LiveRunFolder, last_line_age_s
 from fedtwin.runs.replay import Replay
 from fedtwin.runs.run import Run, open_run
 from fedtwin.twin import device_to_dict
@@ -34,7 +34,7 @@ class Watched:
             self._sight.happened(event)
         state = self._replay.state
         serves = is_held(self._run.path / LOCK_NAME) and not state.finished
-        now_s = state.last_at_s + (last_line_age_s(self._run.path / LEDGER_NAME) / state.live.time_scale if serves else 0.0)
+        now_s = state.last_at_s + (last_line_age_s(self._run.path) / state.live.time_scale if serves else 0.0)
         run = self._sight.run(now_s)
         run["stopped"] = run["stopped"] or not (serves or state.finished)
         return status_of(run, self._sight.devices(now_s), now_s=now_s)

@@ -11,10 +11,10 @@ from typing import Any, NamedTuple, TypeVar
 
 from fedtwin.config import LiveConfig
 from fedtwin.errors import FedtwinError
-from fedtwin.live.run.ledger import last_line_age_s
 from fedtwin.records.files import CONFIG_NAME, LOCK_NAME
 from fedtwin.records.lock import is_held
 from fedtwin.runs import Moment, Run, open_run
+from fedtwin.runs.live import last_line_age_s
 from fedtwin.runs.run import LEDGER_NAME
 from fedtwin.service.bell import Bell
 from fedtwin.service.ledger_facts import LedgerFacts
@@ -215,7 +215,7 @@ class Served:
         """Since a live run's last line, by its own clock, which stands still where nobody serves it."""
         if not run.is_live or not self.is_written:
             return 0.0
-        return last_line_age_s(self.folder / LEDGER_NAME) / (run.config.live or LiveConfig()).time_scale
+        return last_line_age_s(self.folder) / (run.config.live or LiveConfig()).time_scale
 
     # The thread
 

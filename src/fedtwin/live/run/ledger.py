@@ -3,7 +3,6 @@
 import errno
 import math
 import os
-import time
 from collections.abc import Iterator
 from contextlib import suppress
 from itertools import pairwise
@@ -93,12 +92,6 @@ def first_lines(path: Path) -> list[int]:
     names = sorted(path.parent.glob(f"{path.stem}-{'[0-9]' * 12}{path.suffix}"))
     later = [int(name.stem.removeprefix(f"{path.stem}-")) for name in names]
     return [1, *later] if path.exists() else later
-
-
-def last_line_age_s(path: Path) -> float:
-    """Wall seconds since something was last written down."""
-    firsts = first_lines(path)
-    return max(time.time() - segment_path(path, firsts[-1]).stat().st_mtime, 0.0) if firsts else 0.0
 
 
 class Spot(NamedTuple):

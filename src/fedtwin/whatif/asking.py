@@ -1,6 +1,6 @@
 """``fedtwin.whatif``: a run as it stands, played on many worlds under its own settings and under others."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -14,11 +14,11 @@ from fedtwin.whatif.changing import changed
 from fedtwin.whatif.fork import Fork, fork_of
 from fedtwin.whatif.heard import heard_of
 from fedtwin.whatif.knowledge import Knowledge
-from fedtwin.whatif.measured import Measured, as_measured, measured_by
+from fedtwin.whatif.measured import Measured, as_measured, by_their_word, measured_by
 from fedtwin.whatif.playing import EngineName, play, ready
 from fedtwin.whatif.states import require_trust
 from fedtwin.whatif.telling import notes_of, record_of
-from fedtwin.whatif.worlds import OneWorld, sampled_worlds
+from fedtwin.whatif.worlds import sampled_worlds
 from fedtwin.whatif.worlds import true_world as world_of
 
 MOST_WORLDS, MOST_ROUNDS = 10_000, 10_000_000
@@ -77,7 +77,7 @@ def whatif(
         known = [Knowledge(heard, fork.added) for fork in forks]
         measured = measured_by(opened, begun, rounds)
         futures = [
-            _played(fork, sampled_worlds(fork, knowledge, worlds, seed), rounds, engine, measured, seed)
+            _played(fork, knowledge, rounds, worlds, seed, engine, measured)
             for fork, knowledge in zip(forks, known, strict=True)
         ]
         notes = notes_of(begun, heard, known[0], measured)
@@ -97,14 +97,15 @@ def whatif(
 
 
 def _played(
-    fork: Fork, worlds: Iterable[OneWorld], rounds: int, engine: EngineName, measured: Measured | None, seed: int
+    fork: Fork, knowledge: Knowledge, rounds: int, worlds: int, seed: int, engine: EngineName, measured: Measured | None
 ) -> list[Played]:
-    """By the paper's model, and then as updates were measured against it."""
-    found = play(fork, worlds, rounds, engine)
+    """By the paper's model, and where boards have measured otherwise, as they did."""
     if measured is None:
-        return found
+        return play(fork, sampled_worlds(fork, knowledge, worlds, seed), rounds, engine)
+    told = by_their_word(fork, measured)
+    found = play(told, sampled_worlds(told, knowledge, worlds, seed), rounds, engine)
     factors = measured.sample(len(found), seed)
-    return [as_measured(one, factors[place], fork) for place, one in enumerate(found)]
+    return [as_measured(one, factors[place], measured, fork) for place, one in enumerate(found)]
 
 
 def _look_back(run: Run, now: Fork, rounds: int, worlds: int, seed: int, engine: EngineName) -> tuple[str, ...]:
@@ -118,7 +119,7 @@ def _look_back(run: Run, now: Fork, rounds: int, worlds: int, seed: int, engine:
         return ()
     fork, knowledge = ready(changed(earlier, {}, (), 0), rounds), Knowledge(heard_of(earlier.rows, earlier.devices))
     measured = measured_by(run, earlier, rounds)
-    said = future_of(_played(fork, sampled_worlds(fork, knowledge, worlds, seed), rounds, engine, measured, seed)).mean_cost
+    said = future_of(_played(fork, knowledge, rounds, worlds, seed, engine, measured)).mean_cost
     since = now.rows.only((now.rows.round > earlier.round) & ~now.rows.declined)
     return (record_of(earlier, rounds, said, float(np.mean(since.cost)) if len(since) else np.nan),)
 

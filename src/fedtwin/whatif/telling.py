@@ -38,8 +38,8 @@ def notes_of(fork: Fork, heard: Heard, knowledge: Knowledge, measured: Measured 
     if measured is not None:
         time, energy = measured.factors
         notes.append(
-            f"Over {measured.updates} updates, what was measured came to {time:.3g} times the seconds and {energy:.3g} times "
-            f"the joules that are modelled, in {len(measured.logs)} stretches more or less: so it is taken to go on."
+            f"Over {len(measured.device)} updates, what was measured came to {time:.3g} times the seconds and {energy:.3g} "
+            f"times the joules that are modelled; it is taken to go on so, and to vary as between {len(measured.logs)} parts."
         )
     elif fork.live:
         notes.append("Tasks are taken to last and to cost what is modelled, not what boards may measure in the end.")
@@ -62,8 +62,13 @@ def _chooses_by_the_moment(fork: Fork) -> bool:
 
 def record_of(earlier: Fork, rounds: int, said: Interval, came_to: float) -> str:
     """What the same question was worth."""
-    if said.low is None or said.high is None or np.isnan(came_to):
+    if np.isnan(came_to):
         return f"Nobody was selected in the {rounds} rounds before."
+    if said.low is None or said.high is None:
+        return (
+            f"Asked at round {earlier.round + 1} about the next {rounds} rounds, it would have said that everybody declines, "
+            f"but updates were made, at a mean cost of {came_to:.4f}: do not rely on it."
+        )
     verdict = "inside" if said.low <= came_to <= said.high else "outside"
     return (
         f"Asked at round {earlier.round + 1} about the next {rounds} rounds, it would have said {said.low:.4f} to "

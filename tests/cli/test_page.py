@@ -7,7 +7,7 @@ from pathlib import Path
 import httpx
 import pytest
 
-from fedtwin.cli.page import page_beside
+from fedtwin.cli.page import _operator_of, page_beside
 from tests.conftest import until
 from tests.service.folders import simulated
 
@@ -39,3 +39,11 @@ def test_a_page_that_dies_is_nothing_to_the_block(tmp_path: Path) -> None:
         process.kill()
         process.wait()
         time.sleep(0.01)
+
+
+def test_the_page_gives_orders_with_the_operators_certificate_of_the_fleet(tmp_path: Path) -> None:
+    (tmp_path / "fleet" / "operator").mkdir(parents=True)
+    (tmp_path / "fleet" / "edge").mkdir()
+    for given in (tmp_path / "fleet", tmp_path / "fleet" / "edge"):
+        assert _operator_of(given) == tmp_path / "fleet" / "operator"
+    assert _operator_of(None) is None and _operator_of(tmp_path / "elsewhere" / "edge") is None

@@ -10,7 +10,9 @@ import httpx
 import pytest
 
 from fedtwin.live import agents
+from fedtwin.live.broker.provisioning import provision
 from fedtwin.service.twins import Broker
+from tests.live.brokers import own_port
 from tests.live.plant import events_of, plant
 from tests.live.run.test_live_run import begun
 from tests.live.test_steering import EMULATED, SETTINGS
@@ -22,13 +24,17 @@ def children_of(pid: int) -> list[int]:
 
 
 @pytest.mark.slow
-def test_an_operator_steers_from_the_page_beside_an_edge_server(tmp_path: Path) -> None:
+@pytest.mark.parametrize("tls", [False, True])
+def test_an_operator_steers_from_the_page_beside_an_edge_server(tmp_path: Path, tls: bool) -> None:
+    folder = tmp_path / "keys"
+    if tls:
+        provision(folder, run="main", server_names=[], devices=["d0", "d1"])
     with plant(tmp_path) as fleet:
-        page = ("--page", "--page-port", 0)
+        page = ("--page", "--page-port", 0, *(("--credentials", folder, "--listen", f"127.0.0.1:{own_port()}") if tls else ()))
         edge = fleet.new_edge("--rounds", 10**6, "--time-scale", 0.1, *page, learning__dataset="digits", **SETTINGS)
         url = fleet.url()
         for name in ("d0", "d1"):
-            fleet.device(name, url, *EMULATED)
+            fleet.device(name, url, *EMULATED, *(("--credentials", folder / "devices" / name) if tls else ()))
         fleet.wait_for("applied", count=5)
         found = fleet.wait(lambda: re.search(r"The page is at (http://\S+)/", fleet.log("edge")), "the page's address")
         with httpx.Client(base_url=found.group(1), timeout=60) as client:

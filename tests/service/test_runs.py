@@ -11,6 +11,7 @@ import pytest
 
 from fedtwin import Run
 from fedtwin.twin import queue_at, total_queue
+from tests.live.run.test_live_run import begun, deliver, dispatch, weights
 from tests.service.folders import simulated
 from tests.service.serving import serving
 
@@ -116,6 +117,21 @@ def test_a_decision_is_explained_by_the_scores_that_were_written_down(client: ht
             assert told["scores"][str(told["runner_up"])] >= row["index"]
         assert "3" in told["scores"] and "device-3" in told["why"]
         assert get(client, f"/api/runs/factory/decision?round={row['round']}&device=device-3") == told, "by its name, too"
+
+
+def test_who_was_drained_then_was_not_to_be_asked_and_that_is_why(tmp_path: Path) -> None:
+    live = begun(tmp_path / "run", **{"fleet.channels": 1})
+    for _ in range(6):
+        deliver(live, dispatch(live), weights(1.0))
+    live.steer("drain", name="b")
+    for _ in range(4):
+        last = dispatch(live)
+        deliver(live, last, weights(1.0))
+    live.close()
+    with serving(tmp_path / "run") as client:
+        told = get(client, f"/api/runs/run/decision?round={last.round}&device=b")
+        assert (told["available"], told["rank"], told["candidates"]) == (False, None, 2), told
+        assert told["why"] == "b could not be asked: it was drained."
 
 
 def test_scores_that_no_records_have_are_null_with_the_reason(tmp_path: Path) -> None:

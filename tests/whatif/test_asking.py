@@ -15,7 +15,9 @@ import fedtwin
 from fedtwin import FedtwinError, Run, open_run, whatif
 from fedtwin.config import build_config
 from fedtwin.live.run import events, opening
-from tests.live.run.test_live_run import CODEC, begun, deliver, dispatch, weights
+from fedtwin.live.wire.protocol import Accept
+from fedtwin.runs.live import LiveRunFolder
+from tests.live.run.test_live_run import CODEC, begun, deliver, dispatch, next_question, weights
 from tests.live.run.test_replay import Driver
 from tests.live.run.test_round import SYNC, opened
 from tests.whatif.runs import SMALL, last_round, played
@@ -159,6 +161,50 @@ def test_who_is_drained_is_asked_no_more(tmp_path: Path) -> None:
     after = whatif(run, rounds=30, worlds=3, engine="readable")
     assert before.as_is.least_mean_samples.low is not None and before.as_is.least_mean_samples.low > 0.0
     assert after.as_is.least_mean_samples.mean == 0.0 and "1 device is drained, and taken to stay so." in after.notes
+    live.close()
+
+
+def test_who_was_drained_then_is_asked_no_more_from_then_on(tmp_path: Path) -> None:
+    """Also what it had in flight is not waited for: it would be asked again once that is in."""
+    live = begun(tmp_path / "run", **{"fleet.channels": 2})
+    first, second = dispatch(live), dispatch(live)
+    name = live.core.names[second.device]
+    for order in ("drain", "release"):
+        if order == "drain":
+            live.steer("drain", name=name)
+        else:
+            live.release(name, by="me")
+        for _ in range(12):
+            deliver(live, first, weights(1.0))
+            first = dispatch(live)
+        if order == "drain":
+            told = whatif(tmp_path / "run", rounds=30, worlds=3, engine="readable")
+            assert told.as_is.least_mean_samples.mean == 0.0 and "1 device is drained, and taken to stay so." in told.notes
+            deliver(live, second, weights(1.0))
+            then = last_round(open_run(tmp_path / "run"))
+    run = open_run(tmp_path / "run")
+    assert run.summary["drained"] == [] and isinstance(run, LiveRunFolder) and run.drained(round=then) == {name}
+    told = whatif(run, at=then, rounds=30, worlds=3, engine="readable")
+    assert told.as_is.least_mean_samples.mean == 0.0 and "1 device is drained, and taken to stay so." in told.notes
+    assert not any("drained" in note for note in whatif(run, rounds=30, worlds=3, engine="readable").notes)
+    live.close()
+
+
+def test_who_was_turned_away_in_a_pause_was_not_silent(tmp_path: Path) -> None:
+    live = begun(tmp_path / "run", **{"fleet.channels": 1})
+    for _ in range(6):
+        deliver(live, dispatch(live), weights(1.0))
+    asked = next_question(live)
+    assert isinstance(asked, events.Asked)
+    live.commit(asked)
+    live.steer("pause")
+    offer = Accept(gain=1e-9, cpu_hz=2e9, power_w=0.1, compute_s=0.1, upload_s=0.1, compute_j=0.1, upload_j=0.01)
+    answer = live.core.answered(asked, offer, "0" * 32, live.now_s())
+    assert isinstance(answer, events.Declined) and answer.reason == "no task: the run is paused"
+    live.commit(answer)
+    live.steer("resume")
+    deliver(live, dispatch(live), weights(1.0))
+    assert not any("did not answer" in note for note in whatif(tmp_path / "run", rounds=5, worlds=2).notes)
     live.close()
 
 

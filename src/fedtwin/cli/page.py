@@ -33,11 +33,16 @@ def page_beside(
     require("--page", "page", "starlette", "uvicorn", "sse_starlette", "pyarrow")
     command = [sys.executable, "-m", "fedtwin", "serve", str(folder), "--port", str(port), "--beside"]
     command += [word for url in servers for word in ("--server", url)]
-    operator = None if credentials is None else credentials.parent / "operator"
-    if operator is not None and operator.is_dir():
+    if (operator := _operator_of(credentials)) is not None:
         command += ["--credentials", str(operator)]
     process = launch([*command, *(["--insecure"] if insecure else [])])
     try:
         yield process
     finally:
         stop(process, STOP_S)
+
+
+def _operator_of(credentials: Path | None) -> Path | None:
+    """In the folder of a fleet, which a broker of our own is started with, or beside the edge server's own in it."""
+    places = () if credentials is None else (credentials / "operator", credentials.parent / "operator")
+    return next((place for place in places if place.is_dir()), None)

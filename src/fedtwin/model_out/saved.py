@@ -59,6 +59,8 @@ def open_model(folder: Path, which: Which = "served", *, code: Path | None = Non
     if not path.exists():
         there = [name for name, file in FILES.items() if (folder / file).exists()]
         kept = f"there is {' and '.join(there)} (--which)" if there else "no run has left a model there"
+        if which == "plain" and "served" in there:
+            kept += ", and served is the plain model where the run averages nothing"
         raise FedtwinError(f"{str(path)!r} is not there: {kept}.")
     if path.name in names_written(folder):
         require_as_written(folder, path.name)

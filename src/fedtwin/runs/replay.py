@@ -34,6 +34,7 @@ class Replay:
         self._newest: list[int] = []
         self._reader = LedgerReader(ledger)
         self._queue_rounds: list[_QueueRound] = []
+        self._drained: list[_Drained] = [_Drained(0, frozenset())]
         self._devices: list[_Life] = []
         self._fleet: list[_Fleet] = []
 
@@ -62,6 +63,8 @@ class Replay:
         before = self.state.twin if self.state.started else None
         self.state.apply(event)
         self.book.read(event)
+        if self._drained[-1].names != (names := frozenset(self.state.drained)):
+            self._drained.append(_Drained(moment + 1, names))
         if not self.state.started:
             self.clocks_s.append(-inf)
             return
@@ -118,6 +121,10 @@ class Replay:
         """The t of Q_n(t) after so many events."""
         return self._queue_rounds[bisect_right(self._queue_rounds, moment, key=lambda known: known.moment) - 1].round
 
+    def drained_at(self, moment: int) -> frozenset[str]:
+        """Who was given no task, by an order."""
+        return self._drained[bisect_right(self._drained, moment, key=lambda known: known.moment) - 1].names
+
     def after(self, moment: int) -> Twin:
         """The twin after so many events."""
         fleet = self._fleet[bisect_right(self._fleet, moment, key=lambda known: known.moment) - 1]
@@ -137,6 +144,13 @@ class _QueueRound(NamedTuple):
 
     moment: int
     round: int
+
+
+class _Drained(NamedTuple):
+    """Who is given no task, from a moment on."""
+
+    moment: int
+    names: frozenset[str]
 
 
 class _Fleet(NamedTuple):

@@ -15,6 +15,7 @@ from fedtwin.service.forecasts import predictor
 from fedtwin.service.served import Served
 from fedtwin.service.telling import UnansweredError, number_or_none
 from fedtwin.twin import Twin
+from fedtwin.twin.update import with_status
 
 ROWS = ("round", "clock_s", "device", "index", "declined", "decline_reason")
 
@@ -30,6 +31,9 @@ def decision(served: Served, round_: int, which: str | None, *, trust: bool) -> 
             )
         asked = _asked(run, round_)
         twin = _twin(run, round_)
+        drained = _drained(served, run, round_, twin)
+        for number in drained:
+            twin = with_status(twin, number, "offline")
         device = None if which is None else _number(which, served.names()[: len(twin.devices)], round_)
         taken = [number for number, declined in zip(asked["device"], asked["declined"], strict=True) if not declined]
         found = {
@@ -52,7 +56,10 @@ def decision(served: Served, round_: int, which: str | None, *, trust: bool) -> 
             "available": None if device is None else twin.devices[device].status == "idle",
             "parts": None,
         }
-        return {**found, **_scored(run, config, twin, asked, device, served.names())}
+        found |= _scored(run, config, twin, asked, device, served.names())
+        if device in drained:
+            found["why"] = f"{served.names()[device]} could not be asked: it was drained."
+        return found
 
 
 def _number(which: str, names: list[str], round_: int) -> int:
@@ -95,6 +102,13 @@ def _twin(run: Run, round_: int) -> Twin:
         return run.twin(round=round_)
     except FedtwinError as error:
         raise UnansweredError(404, str(error)) from None
+
+
+def _drained(served: Served, run: Run, round_: int, twin: Twin) -> list[int]:
+    """Who was there, and by an order not asked."""
+    names = served.facts.drained_at(run.moment(round=round_).revision)
+    known = enumerate(zip(served.names(), twin.devices, strict=False))
+    return [number for number, (name, device) in known if name in names and device.status == "idle"]
 
 
 def _scored(

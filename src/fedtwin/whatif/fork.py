@@ -1,6 +1,6 @@
 """A run as it stands between two rounds, as far as the server knows: the twin, the clock, and who is in flight until when."""
 
-from collections.abc import Sequence
+from collections.abc import Collection
 from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple
 
@@ -12,6 +12,7 @@ from fedtwin.formulas.terms import Quantities, Terms, own_terms, terms_of
 from fedtwin.formulas.timeout import timeout_of
 from fedtwin.given import whole_number
 from fedtwin.runs import Run
+from fedtwin.runs.live import LiveRunFolder
 from fedtwin.runs.rows import NOBODY, Answers, Ints
 from fedtwin.runs.simulated import SimulatedRun
 from fedtwin.twin import Twin
@@ -119,22 +120,29 @@ def fork_of(run: Run, at: int | None) -> Fork:
         live,
     )
     if live:
-        fork = _as_far_as_it_is_written(fork, run.summary.get("drained", ()) if round_ > last else ())
+        fork = _as_far_as_it_is_written(fork, _drained(run, round_ if round_ <= last else None))
     full = len(fork.flights) >= config.fleet.channels
     passed = round_ > last and len(before) > 0 and bool(before.declined[-1])
     return replace(fork, waiting=not fork.sync and (full or passed))
 
 
-def _as_far_as_it_is_written(fork: Fork, drained: Sequence[str]) -> Fork:
-    """A synchronous round under way is begun anew, so whoever is in it is free. Who is drained is not there for a future."""
-    twin, in_flight = fork.twin, {one.device for one in fork.flights}
-    out = tuple(device for device, name in enumerate(fork.names) if name in drained and device not in in_flight)
+def _drained(run: Run, round_: int | None) -> frozenset[str]:
+    return run.drained(round=round_) if isinstance(run, LiveRunFolder) else frozenset()
+
+
+def _as_far_as_it_is_written(fork: Fork, drained: Collection[str]) -> Fork:
+    """A synchronous round under way is begun anew, so whoever is in it is free. Who is drained is not there for a future, and
+    what it has in flight is not waited for.
+    """
+    twin, out = fork.twin, tuple(device for device, name in enumerate(fork.names) if name in drained)
+    flights = tuple(one for one in fork.flights if one.device not in out)
+    in_flight = {one.device for one in flights}
     for device in range(fork.devices):
         if twin.devices[device].status == "in-flight" and device not in in_flight:
             twin = with_status(twin, device, "idle")
     for device in out:
         twin = with_status(twin, device, "offline")
-    return replace(fork, twin=twin, drained=out)
+    return replace(fork, twin=twin, flights=flights, drained=out)
 
 
 def _round_given(at: int | None, last: int, run: Run) -> int:

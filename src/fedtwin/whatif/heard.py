@@ -11,6 +11,8 @@ from fedtwin.runs.simulated import SimulatedRun
 
 COLUMNS = [field.name for field in fields(Answers) if field.name != "silent"]
 LEAST_PAIRS = 100
+NO_TASK = "no task"
+"""Of a device that had answered, and was given none: the run was paused meanwhile, or the device drained."""
 
 
 def answers_of(run: Run) -> Answers:
@@ -22,7 +24,9 @@ def answers_of(run: Run) -> Answers:
     columns = {name: both[name].to_numpy() for name in COLUMNS}
     gain, cpu_hz = columns["gain"], columns["cpu_hz"]
     told = np.isfinite(gain) & (gain > 0.0) & np.isfinite(cpu_hz) & (cpu_hz > 0.0)
-    return Answers(**columns, silent=~told)
+    reasons = pa.concat_tables([run.start.select(["decline_reason"]), run.rounds.select(["decline_reason"])])["decline_reason"]
+    turned_away = np.array([str(reason).startswith(NO_TASK) for reason in reasons.to_pylist()], dtype=bool)
+    return Answers(**columns, silent=~told).only(told | ~turned_away)
 
 
 @dataclass(frozen=True)

@@ -2,8 +2,11 @@
 
 from pathlib import Path
 
+import pytest
+
 from fedtwin.live.run import events
 from fedtwin.live.run.live_run import LiveRun
+from fedtwin.live.views.metrics import Metrics
 from fedtwin.live.views.sight import Sight
 from fedtwin.live.views.status import status_of
 from tests.live.run.test_live_run import begun, deliver, dispatch, weights
@@ -91,4 +94,17 @@ def test_who_begins_later_reads_back_what_was(tmp_path: Path) -> None:
     assert again.run(now_s) == sight.run(now_s) and again.devices(now_s) == sight.devices(now_s)
     assert again.run(now_s)["metric"]["value"] == 0.5
     Sight(live.core).read_back(tmp_path / "nowhere" / "ledger.jsonl")
+    live.close()
+
+
+def test_the_metric_of_all_queues_is_their_sum(tmp_path: Path) -> None:
+    live, sight = seen(tmp_path / "run", **{"fleet.channels": 1, "objective.min_mean_samples": 20.0})
+    metrics = Metrics()
+    for _ in range(8):
+        rows = status(live, sight)["devices"]
+        assert isinstance(rows, list)
+        metrics.look(live.core, connected=True, path_ok=True)
+        shown = metrics.registry.get_sample_value("fedtwin_total_queue")
+        assert shown is not None and shown == pytest.approx(sum(row["queue"] for row in rows)) and shown >= 0.0
+        deliver(live, dispatch(live), weights(1.0))
     live.close()

@@ -14,6 +14,7 @@ from fedtwin.live.wire.addresses import check_free, host_and_port
 from fedtwin.live.wire.answering import start_server
 from fedtwin.live.wire.ports import Clock
 from fedtwin.live.wire.real import CLOCK
+from fedtwin.twin import total_queue
 
 DECLINES = (*REASONS, "busy", "no answer", "not connected", "slow", "offer", "quarantined", "refused", "no task")
 STATES = ("idle", "in-flight", "offline", "quarantined")
@@ -145,7 +146,7 @@ class Metrics:
             self._devices.labels(state).set(statuses.count(state))
         self._round.set(core.round)
         self._version.set(core.version)
-        self._queue.set(core.coordinator.total_queue())
+        self._queue.set(total_queue(core.twin, core.queue_round))
 
     def _counter(self, name: str, what: str, labels: list[str] | None = None) -> Counter:
         return Counter(f"fedtwin_{name}", what, labels or [], registry=self.registry)

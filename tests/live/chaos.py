@@ -153,7 +153,7 @@ def fedasync_by_hand(model: Vector, start: Vector, upload: Vector, staleness: in
 
 def check(folder: Path, mix: Mix = fedasync_by_hand) -> dict[str, int]:
     """Every promise about a finished run, recomputed from its ledger and the devices' logs; raises where one is broken."""
-    lines = (folder / "run" / "ledger.jsonl").read_text(encoding="utf-8").splitlines()
+    lines = lines_after(folder / "run" / LEDGER_NAME, 0)
     plain, served = (folder / "run" / name for name in ("model-plain.safetensors", "model.safetensors"))
     model = plain if plain.exists() else served
     found = check_log([json.loads(line) for line in lines], model, uploaded_in(folder), mix)

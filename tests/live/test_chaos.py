@@ -33,7 +33,7 @@ def test_a_run_survives_ten_kills(survivor: Fleet) -> None:
 
 @pytest.mark.slow
 def test_a_run_survives_a_hundred_kills(tmp_path: Path) -> None:
-    fleet = tortured(tmp_path, seed=7, kills=120, rounds=4000, devices=5, limit_s=1200.0)
+    fleet = tortured(tmp_path, seed=7, kills=120, rounds=8000, devices=5, limit_s=1200.0)
     counts = check(tmp_path)
     assert sum(fleet.kills.values()) >= 100
     assert fleet.kills["edge"] >= 10 and fleet.kills["broker"] >= 10

@@ -12,6 +12,7 @@ import numpy as np
 
 from fedtwin.formulas.cost import ROUNDING, cost
 from fedtwin.formulas.power import full_power_plan, optimal_plan
+from fedtwin.live.run.round import LEAST_COST_OF_NOTHING
 from fedtwin.policies import power_rule
 from fedtwin.prediction import predict
 from fedtwin.runs import Run
@@ -21,8 +22,6 @@ from fedtwin.whatif.fork import Fork
 
 STRETCHES = 8
 """So many at least, each shorter then than what is asked about: fewer tell too little of how they differ."""
-LEAST_COST_OF_NOTHING = 1.0
-"""An update at both its limits."""
 WIDE = 1e3
 """By so much limits are wider where a model is to answer, whatever it would decline."""
 MEAN_COST, MEAN_TIME_S, MEAN_ENERGY_J = (NUMBERS.index(name) for name in ("mean_cost", "mean_time_s", "mean_energy_j"))

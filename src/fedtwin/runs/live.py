@@ -158,9 +158,8 @@ class LiveRunFolder(Run):
     def _twin_at(self, revision: int) -> Twin:
         return self._started.after(revision)
 
-    def drained(self, *, round: int | None = None) -> frozenset[str]:
-        """Who was given no task then, by an order; by default now."""
-        return self._started.drained_at(self._revision(round, None, None))
+    def drained(self, *, round: int | None = None, revision: int | None = None) -> frozenset[str]:
+        return self._started.drained_at(self._revision(round, None, revision))
 
     def _moment_of(self, revision: int) -> Moment:
         replay = self._started

@@ -145,6 +145,10 @@ class Run(ABC):
         found = self._moment_of(self._revision(round, seconds, revision))
         return found if seconds is None else found._replace(seconds=seconds)
 
+    def drained(self, *, round: int | None = None, revision: int | None = None) -> frozenset[str]:  # noqa: ARG002
+        """The names of those who were given no task then, by an order; nobody in a simulation. By default now."""
+        return frozenset()
+
     def _revision(self, round_: int | None, seconds: float | None, revision: int | None) -> int:
         if sum(named is not None for named in (round_, seconds, revision)) > 1:
             raise FedtwinError("twin(round=…, seconds=…, revision=…): a moment is named by one of them.")

@@ -106,7 +106,7 @@ def _twin(run: Run, round_: int) -> Twin:
 
 def _drained(served: Served, run: Run, round_: int, twin: Twin) -> list[int]:
     """Who was there, and by an order not asked."""
-    names = served.facts.drained_at(run.moment(round=round_).revision)
+    names = run.drained(round=round_)
     known = enumerate(zip(served.names(), twin.devices, strict=False))
     return [number for number, (name, device) in known if name in names and device.status == "idle"]
 

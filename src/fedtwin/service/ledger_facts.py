@@ -7,14 +7,6 @@ from fedtwin.runs import News
 from fedtwin.service.names import EDGE
 
 
-class Drained(NamedTuple):
-    """From a revision on a device is drained, or is no more."""
-
-    revision: int
-    name: str
-    is_drained: bool
-
-
 class Quarantine(NamedTuple):
     """Of one device, since when on the clock of the records."""
 
@@ -36,7 +28,6 @@ class LedgerFacts:
         self.refused_at: list[int] = []
         """The revisions that these came with: an evaluation is of a model that stood earlier."""
         self.run_name: str | None = None
-        self._drained: list[Drained] = []
         self._digests: list[tuple[int, str]] = []
         self._events, self._start_s = 0, 0.0
 
@@ -60,9 +51,6 @@ class LedgerFacts:
                     self.quarantined[event.name] = Quarantine(max(event.at_s - self._start_s, 0.0), event.reason)
                 case events.Released():
                     self.quarantined.pop(event.name, None)
-                    self._drained.append(Drained(self._events, event.name, False))
-                case events.Steered(command="drain") if event.name is not None:
-                    self._drained.append(Drained(self._events, event.name, True))
                 case events.Steered():
                     self.paused = event.command == "pause" or (self.paused and event.command != "resume")
                 case events.Measured():
@@ -81,13 +69,6 @@ class LedgerFacts:
         can be called as one of before is then.
         """
         self.names.append(f"{EDGE}~" if name == EDGE else name)
-
-    def drained_at(self, revision: int) -> frozenset[str]:
-        names: set[str] = set()
-        for since, name, is_drained in self._drained:
-            if since <= revision:
-                (names.add if is_drained else names.discard)(name)
-        return frozenset(names)
 
     def digest_at(self, revision: int) -> str | None:
         """Of the file that the newest version of the model was written to."""

@@ -57,4 +57,4 @@ def seen(served: Served, at: str = "latest") -> Seen | None:
         live = not run.finished and moment.revision == last.revision
         names = served.names()[: len(twin.devices)]
         now_s = moment.seconds + (served.silent_s(run) if live else 0.0)
-        return Seen(moment, twin, live, names, served.facts.drained_at(moment.revision), now_s)
+        return Seen(moment, twin, live, names, run.drained(revision=moment.revision), now_s)

@@ -12,7 +12,6 @@ from fedtwin.formulas.terms import Quantities, Terms, own_terms, terms_of
 from fedtwin.formulas.timeout import timeout_of
 from fedtwin.given import whole_number
 from fedtwin.runs import Run
-from fedtwin.runs.live import LiveRunFolder
 from fedtwin.runs.rows import NOBODY, Answers, Ints
 from fedtwin.runs.simulated import SimulatedRun
 from fedtwin.twin import Twin
@@ -120,14 +119,10 @@ def fork_of(run: Run, at: int | None) -> Fork:
         live,
     )
     if live:
-        fork = _as_far_as_it_is_written(fork, _drained(run, round_ if round_ <= last else None))
+        fork = _as_far_as_it_is_written(fork, run.drained(round=round_ if round_ <= last else None))
     full = len(fork.flights) >= config.fleet.channels
     passed = round_ > last and len(before) > 0 and bool(before.declined[-1])
     return replace(fork, waiting=not fork.sync and (full or passed))
-
-
-def _drained(run: Run, round_: int | None) -> frozenset[str]:
-    return run.drained(round=round_) if isinstance(run, LiveRunFolder) else frozenset()
 
 
 def _as_far_as_it_is_written(fork: Fork, drained: Collection[str]) -> Fork:

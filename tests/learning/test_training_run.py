@@ -187,7 +187,7 @@ def test_a_killed_run_resumes_bit_for_bit(tmp_path: Path, compress: str) -> None
     """kill -9 of the real command with worker processes, twice, then --resume."""
     settings = ["--set", "learning.dataset=digits", "--set", "learning.executor=processes", "--rounds", "450"]
     settings += ["--set", "learning.local_epochs=4", "--set", "learning.evaluate_every_s=2"]
-    settings += ["--set", f"learning.compress={compress}"]
+    settings += ["--set", f"learning.compress={compress}", "--set", "learning.average=ema"]
     whole = run_cli("run", *settings, "--out", tmp_path / "whole")
     assert whole.returncode == 0, whole.stderr
     out = tmp_path / "killed"

@@ -95,7 +95,12 @@ def _show(summary: dict[str, Any], config: Config, out: Path | None, *, as_json:
     if as_json:
         print_json(summary)
         return
-    rows = [[text, number(summary[name])] for name, text in EXPLAINED.items() if summary.get(name) is not None]
+    rows = [[_explained(name, config), number(summary[name])] for name in EXPLAINED if summary.get(name) is not None]
     print_table(f"{summary['scheme']}, seed {summary['seed']}", ["", ""], rows)
     if out is not None:
         typer.echo(f"{'Records' if config.run.records else 'Summary'}: {out}")
+
+
+def _explained(name: str, config: Config) -> str:
+    """What a row of the summary is, and of which model: ``learning.average = "auto"`` leaves that to the length of the run."""
+    return f"{EXPLAINED[name]}, averaged model" if name.startswith("test_") and config.averages else EXPLAINED[name]

@@ -61,6 +61,7 @@ test: lint types bytecode
 	$(PYTEST) -m "not slow"
 
 test-all: $(RAY) lint types bytecode
+	-$(BIN)/fedtwin data fetch fashion-mnist  # without it what needs it is left out
 	$(PYTEST)
 
 test-python: bytecode

@@ -58,6 +58,8 @@ class Storm:
         self.at_risk: set[str] = set()
         """Tokens whose upload may have lain in a store that was emptied."""
         self._began_at = time.monotonic()
+        self._stopped: list[tuple[float, int]] = []
+        """Who is paused, and until when."""
         self._log_place: dict[str, int] = {}
         self._settings = {
             "fleet.devices": DEVICES,
@@ -124,7 +126,7 @@ class Storm:
     def pid_of(self, whom: str) -> int:
         """Of one that lives: who had ended is started first, and a broker is started by its edge server."""
         if whom == "broker":
-            return int(self.until(lambda: self._revived() and self.broker_pid(), "the broker runs"))
+            return int(self.until(lambda: self._revived() and self._woken() and self.broker_pid(), "the broker runs"))
         name = self.chosen(whom)
         self._revived()
         return self.processes[name].pid
@@ -145,21 +147,28 @@ class Storm:
         for number, step in enumerate(steps):
             self.past.append(f"{time.monotonic() - self._began_at:7.1f} s  {number:4}: {step}")
             self._say(self.past[-1])
-            stopped: list[tuple[float, int]] = []
             try:
                 for fault in step.faults:
-                    self._do(fault, stopped)
+                    self._do(fault)
                     time.sleep(fault.then_s)
             finally:
-                for due, pid in sorted(stopped):
+                for due, _ in sorted(self._stopped):
                     time.sleep(max(due - time.monotonic(), 0.0))
-                    with contextlib.suppress(ProcessLookupError):
-                        os.kill(pid, signal.SIGCONT)
+                    self._woken()
             self._revived()
             if not step.rushed:
                 self.wait_for_uploads(str(step))
 
-    def _do(self, fault: Fault, stopped: list[tuple[float, int]]) -> None:
+    def _woken(self) -> bool:
+        """Whose pause is over; also while a step waits for a broker that only a paused edge server would start."""
+        now = time.monotonic()
+        for _, pid in [one for one in self._stopped if one[0] <= now]:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGCONT)
+        self._stopped = [one for one in self._stopped if one[0] > now]
+        return True
+
+    def _do(self, fault: Fault) -> None:
         self.done[fault.what, fault.whom] += 1
         match fault.what:
             case "kill":
@@ -167,7 +176,7 @@ class Storm:
             case "pause":
                 pid = self.pid_of(fault.whom)
                 os.kill(pid, signal.SIGSTOP)
-                stopped.append((time.monotonic() + fault.lasts_s, pid))
+                self._stopped.append((time.monotonic() + fault.lasts_s, pid))
             case "empty store":
                 self._empty_the_store()
             case "full disk":
@@ -259,8 +268,14 @@ class Storm:
             raise AssertionError(f"{error}\n{self.story()}") from None
 
     def story(self) -> str:
-        """What was done so far, and the last words of the edge servers."""
+        """What was done so far, and what the edge servers said last and are waiting for."""
         words = {name: self.log_of_now(name)[-2000:] for name in EDGES}
+        for asked in (signal.SIGUSR1, signal.SIGUSR2):
+            for name in EDGES:
+                self.processes[name].send_signal(asked)
+            time.sleep(1.0)
+        words |= {f"{name} waits for": self.log_of_now(name)[-20_000:] for name in EDGES}
+        words["broker"] = broker_log.read_text()[-4000:] if (broker_log := self.run / "broker" / "nats.log").exists() else ""
         return "\n".join([f"seed {self.seed}", *self.past[-40:], *(f"{name}: {text}" for name, text in words.items())])
 
     def close(self) -> None:

@@ -3,12 +3,15 @@
 A thousand of them would spend most of their lives with imports.
 """
 
+import asyncio
+import faulthandler
 import multiprocessing
 import os
 import signal
 import subprocess
 import sys
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -62,4 +65,13 @@ def _run(main: Callable[[], Any], arguments: list[str], output: Path, errors: Pa
         os.dup2(file, number)
         os.close(file)
     sys.argv = arguments
+    faulthandler.register(signal.SIGUSR1)
+    signal.signal(signal.SIGUSR2, _tell_what_is_waited_for)
     main()
+
+
+def _tell_what_is_waited_for(*_: object) -> None:
+    """In a process that goes on, and gets nowhere; one without an event loop has told all by its stack."""
+    with suppress(RuntimeError):
+        for task in asyncio.all_tasks(asyncio.get_running_loop()):
+            task.print_stack(limit=12)

@@ -4,7 +4,7 @@ uploads what it needs is not kept out.
 
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, ClassVar
 
 import pytest
 
@@ -45,6 +45,36 @@ def test_that_all_devices_are_in_quarantine_is_said_though_nobody_is_heard(
     assert f"{last} (flood: far too much)" in said and "fedtwin admin release NAME" in said
     live.release(last)
     assert warned() == ""
+    live.close()
+
+
+def test_tasks_that_are_all_overdue_are_a_standstill_and_long_trainings_are_none(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    live = begun(tmp_path / "run")
+    clock, overdue = SimpleNamespace(monotonic_s=lambda: 0.0), [object()]
+
+    class Busy:
+        open: ClassVar = {"one": object(), "two": object()}
+
+        def overdue(self, now_s: float) -> list[object]:
+            assert now_s == 7.0
+            return overdue
+
+        def __getattr__(self, name: str) -> Any:
+            return getattr(live.core, name)
+
+    context: Any = SimpleNamespace(
+        core=Busy(), clock=clock, strangers={}, heard_lately=list, run=SimpleNamespace(now_s=lambda: 7.0)
+    )
+    standstill = Standstill(context, Metrics())
+    clock.monotonic_s = lambda: 100.0
+    standstill.look(None)
+    assert not caplog.records, "one of them is still training"
+    overdue.append(object())
+    clock.monotonic_s = lambda: 200.0
+    standstill.look(None)
+    assert "the deadlines of all 2 tasks have passed" in caplog.records[0].__dict__["fields"]["reasons"]
     live.close()
 
 

@@ -37,3 +37,5 @@ def test_a_question_that_cannot_be_asked_is_a_sentence(open_page: Open) -> None:
     page.get_by_label("Worlds").fill("1000")
     page.get_by_role("button", name="Ask the twin").click()
     expect(page.locator(".answer .says.error")).to_contain_text("rounds = 1000000")
+    expect(page.get_by_label("Rounds")).to_have_value("1000000")  # what is typed stays, however often the page is drawn anew
+    expect(page.get_by_label("Worlds")).to_have_value("1000")

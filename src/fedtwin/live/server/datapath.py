@@ -23,6 +23,8 @@ RESTART_AFTER_S, MOST_RESTART_AFTER_S = 5.0, 60.0
 LEAST_ROOM_BYTES = 2**20
 NOT_REACHED = "the broker is not reached"
 NOT_RENEWED = "the right to serve the run is not renewed: the broker does not store, or another has it"
+STUCK_S = 60.0
+STUCK = "an upload that was delivered is not finished: an answer of the broker or the ledger is waited for"
 BROKEN = (*TROUBLES, OSError)
 
 
@@ -89,6 +91,13 @@ class DataPath:
             if full is None:
                 await self._start_the_broker_again()
             return
+        if not await self._may_serve_soon():
+            self._broken(NOT_RENEWED)
+            await self._start_the_broker_again()
+            return
+        if self._uploads.busy_s > STUCK_S:
+            self._broken(STUCK)
+            return
         if await self._delivered_since(before):
             self._well()
             return
@@ -122,6 +131,13 @@ class DataPath:
             again = f"fedtwin provision DIR --run {self._context.run.name}"
             say(logging.ERROR, f"whether uploads come through is not watched: users.conf is old, {again} writes it anew")
         return self._blind
+
+    async def _may_serve_soon(self) -> bool:
+        """Without the right nothing goes outside. After a pause it is written anew within a moment."""
+        if self._context.lease is not None:
+            with suppress(TimeoutError):
+                await asyncio.wait_for(self._context.lease.held(), ANSWER_S)
+        return self._context.may_serve
 
     async def _delivered_since(self, before: int) -> bool:
         """Anything will do; and an upload that is being looked at has been delivered."""

@@ -64,6 +64,8 @@ class Standstill:
             reasons.append(advice)
         if context.core.halted:
             reasons.insert(0, context.core.halted)
+        if context.core.open and len(overdue := context.core.overdue(context.run.now_s())) == len(context.core.open):
+            reasons.insert(0, f"the deadlines of all {len(overdue)} tasks have passed, and none was mixed in or given up")
         if left_out := _all_left_out(context.core):
             reasons.insert(0, left_out)
             devices = devices or list(context.core.members)

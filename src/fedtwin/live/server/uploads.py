@@ -39,9 +39,20 @@ class Uploads:
         self._one_at_a_time = asyncio.Lock()
         self._stream = 0
         self.trouble: BaseException | None = None
-        self.delivered, self.busy = 0, False
+        self.delivered = 0
+        self._busy_since: float | None = None
         self.pulse_sent_s = -math.inf
         self._is_over = False
+
+    @property
+    def busy(self) -> bool:
+        """An upload is being looked at."""
+        return self._busy_since is not None
+
+    @property
+    def busy_s(self) -> float:
+        """For so long."""
+        return 0.0 if self._busy_since is None else self._context.clock.monotonic_s() - self._busy_since
 
     async def open(self) -> None:
         try:
@@ -123,7 +134,7 @@ class Uploads:
         if not message.subject.startswith(self._context.subjects.call.removesuffix("call")):
             say(logging.WARNING, "the broker's words were directed into an inbox", subject=message.subject)
             return
-        self.delivered, self.busy = self.delivered + 1, True
+        self.delivered, self._busy_since = self.delivered + 1, self._context.clock.monotonic_s()
         try:
             await self._context.settled()
             await self._handle(message, self._stream)
@@ -133,7 +144,7 @@ class Uploads:
             self.trouble = error
             raise
         finally:
-            self.busy = False
+            self._busy_since = None
 
     async def _handle(self, message: Incoming, stream: int) -> None:
         if message.subject == self._context.subjects.pulse:

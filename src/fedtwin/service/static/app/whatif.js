@@ -55,8 +55,8 @@ export function WhatIf() {
           <input name=${name} type="number" step="any" min="0" inputmode="decimal" placeholder=${settings[name] ?? ""} /></label>`)}
         <label>Without <span class="hint">devices lost, with commas</span><input name="without" type="text" placeholder=${fleet.value.columns.name[0] ?? ""} /></label>
         <label>Devices more <span class="hint">like those there are</span><input name="add" type="number" min="0" step="1" placeholder="0" /></label>
-        <label>Rounds <span class="hint">ahead</span><input name="rounds" type="number" min="1" step="1" value="1000" required /></label>
-        <label>Worlds <span class="hint">sampled</span><input name="worlds" type="number" min="2" step="1" value="100" required /></label>
+        <label>Rounds <span class="hint">ahead</span><input name="rounds" type="number" min="1" step="1" defaultValue="1000" required /></label>
+        <label>Worlds <span class="hint">sampled</span><input name="worlds" type="number" min="2" step="1" defaultValue="100" required /></label>
         <div class="form-end"><button type="submit" class="main" disabled=${state.busy}>${state.busy ? "Simulating…" : "Ask the twin"}</button>
           <button type="reset" class="quiet">As it is</button></div>
       </form>

@@ -91,6 +91,14 @@ def test_compare_pairs_the_metrics_it_is_asked_for_and_keeps_a_row_per_run(cli: 
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize(("average", "told"), [("ema", True), ("none", False), ("auto", False)])
+def test_a_printout_says_which_model_was_evaluated(cli: Cli, average: str, *, told: bool) -> None:
+    settings = ["--set", "learning.dataset=digits", "--set", "learning.executor=serial", "--set", f"learning.average={average}"]
+    done = cli("run", "--rounds", 20, *settings)
+    assert done.returncode == 0 and "accuracy on the test set" in done.stdout
+    assert ("accuracy on the test set, averaged model" in done.stdout) == told
+
+
 def test_compare_says_which_runs_never_reach_an_accuracy(cli: Cli) -> None:
     settings = ["--set", "learning.dataset=digits", "--set", "learning.executor=serial", "--accuracy", 1.0]
     done = cli("compare", "--seeds", 1, "--rounds", 20, "--schemes", "CU-UCB,Random", *settings)

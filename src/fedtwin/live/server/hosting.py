@@ -33,6 +33,7 @@ from fedtwin.live.views.advice import Advice
 from fedtwin.live.views.device_series import MOST_DEVICES
 from fedtwin.live.views.metrics import check_metrics
 from fedtwin.live.views.reasons import Reasons
+from fedtwin.live.watchdog import Watchdog
 from fedtwin.live.wire.protocol import check_name
 from fedtwin.live.wire.settings import one_digest, shared_settings, shipped_code
 from fedtwin.live.wire.tensors import Codec, read_model
@@ -268,7 +269,8 @@ def serve_run(
             edge = EdgeServer(run, edge_options)
 
             async def served() -> str | None:
-                await edge.serve()
+                async with Watchdog():
+                    await edge.serve()
                 return edge.trouble
 
             return served(), edge.stop

@@ -5,7 +5,6 @@ by their mean accuracy at the same virtual times, each fifth of the shortest run
 horizon is too short. A pair that diverges is reported as such. Prints one table and writes it as CSV.
 
     python -m benchmarks.search quick out/search.csv     # small-cnn on the CPU
-    python -m benchmarks.search small out/search.csv     # the same for 3,000 rounds of one epoch, averaged: 6-small to 9-small
     python -m benchmarks.search full out/search.csv      # ResNet-18 on a GPU
 """
 
@@ -42,12 +41,6 @@ PROFILES = {
         ("fashion-mnist", "cifar-10"),
         800,
         tuple(itertools.product((0.02, 0.05, 0.1), (1, 3))),
-    ),
-    "small": Profile(
-        {"learning.model": "small-cnn", "learning.average": "ema"},
-        ("fashion-mnist", "cifar-10"),
-        3000,
-        ((0.05, 1), (0.1, 1), (0.2, 1)),
     ),
     "full": Profile(
         {"learning.model": "resnet18", "learning.executor": "cuda"},

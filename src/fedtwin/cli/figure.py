@@ -23,7 +23,7 @@ def figure(
     names: Annotated[
         list[str],
         typer.Argument(
-            metavar="3|4|5|6|7|8|9|6-energy|…|9-energy|6-small|8-small|9-small|regret|decomposition|queues|theorem1|digits|headline...",
+            metavar="3|4|5|6|7|8|9|6-energy|…|9-energy|regret|decomposition|queues|theorem1|digits|headline...",
             help="One or several figures.",
         ),
     ],

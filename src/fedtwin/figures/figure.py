@@ -62,8 +62,8 @@ def figure(
 ) -> Figure:
     """One figure of the paper, by its name; ``quick`` has fewer seeds and rounds.
 
-    Names are ``3`` to ``9``, ``6-energy`` to ``9-energy`` (λ_e = 0.5), ``6-small``, ``8-small`` and ``9-small`` (without a GPU),
-    ``regret``, ``decomposition``, ``queues``, ``theorem1``, ``digits`` and ``headline``.
+    Names are ``3`` to ``9``, ``6-energy`` to ``9-energy`` (λ_e = 0.5), ``regret``, ``decomposition``, ``queues``, ``theorem1``,
+    ``digits`` and ``headline``.
 
     Other ``schemes`` (names, or ``module:attribute`` of a policy of one's own) and ``{"section.key": value}`` in ``settings``
     make another figure, under another name. With ``out`` PNG, SVG and CSV are written there, and an interrupted figure goes

@@ -2,15 +2,7 @@ import numpy as np
 import pytest
 
 from fedtwin.errors import FedtwinError
-from fedtwin.experiments.specs.figure import (
-    AT_OTHER_WEIGHTS,
-    FIGURES,
-    WITHOUT_A_GPU,
-    Profile,
-    Sampling,
-    load_experiment,
-    parse_experiment,
-)
+from fedtwin.experiments.specs.figure import AT_OTHER_WEIGHTS, FIGURES, Profile, Sampling, load_experiment, parse_experiment
 from fedtwin.figures.kinds import KINDS
 from fedtwin.learning.partition import deal
 
@@ -100,19 +92,6 @@ def test_a_figure_like_another_differs_in_what_it_says(figure: str) -> None:
     assert {key for key in usual if usual[key] != other[key]} == {"figure", "title", "y_label", "profiles", "config"}
     assert other["config"] == usual["config"] | {"objective": {"energy_weight": 0.5}}
     assert other["profiles"]["full"] == usual["profiles"]["full"] | {"seeds": 5}
-
-
-@pytest.mark.parametrize("figure", WITHOUT_A_GPU)
-def test_a_figure_without_a_gpu_has_all_schemes_seeds_and_axes_of_the_usual_one_with_a_small_network(figure: str) -> None:
-    usual, small = (load_experiment(name) for name in (figure.partition("-")[0], figure))
-    assert small.configs("quick") == usual.configs("quick")
-    runs = [[(scheme, value, config.run.seed) for scheme, value, config in one.configs("full")] for one in (usual, small)]
-    assert runs[0] == runs[1]
-    for (_, _, config), (_, _, same) in zip(small.configs("full"), usual.configs("full"), strict=True):
-        assert config.learning is not None and same.learning is not None
-        assert (config.learning.model, config.learning.executor) == ("small-cnn", "auto") and config.averages
-        assert (config.learning.dataset, config.learning.partition) == (same.learning.dataset, same.learning.partition)
-        assert (config.objective, config.fleet, config.radio) == (same.objective, same.fleet, same.radio)
 
 
 def test_sampling_begins_and_ends_where_it_says() -> None:

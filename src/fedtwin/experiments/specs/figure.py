@@ -19,7 +19,6 @@ Profile = Literal["quick", "full"]
 LEAST_ROUNDS = 10
 SAID_ELSEWHERE = {"run.seed": "a profile says how many seeds", "policy.name": "say --schemes instead"}
 AT_OTHER_WEIGHTS = ("6-energy", "7-energy", "8-energy", "9-energy")
-WITHOUT_A_GPU = ("6-small", "8-small", "9-small")
 FIGURES = (
     "3",
     "4",
@@ -35,7 +34,6 @@ FIGURES = (
     "8",
     "9",
     *AT_OTHER_WEIGHTS,
-    *WITHOUT_A_GPU,
 )
 
 

@@ -1,6 +1,7 @@
 """How long one local training of ResNet-18 takes on a GPU: one client at a time as one would write it, and stacked.
 
-``python -m benchmarks.gpu_updates``: random images, 96 samples per client in batches of 32, proximal term on.
+``python -m benchmarks.gpu_updates``: random images, 96 samples per client in batches of 32, proximal term on. With
+``--kernels 60`` it tells where the time of one training of so many clients goes on the GPU, kernel by kernel.
 """
 
 import argparse
@@ -53,7 +54,15 @@ def main() -> None:
     parser.add_argument("--precision", choices=["mixed", "float32"], default="mixed")
     parser.add_argument("--repeats", type=int, default=7)
     parser.add_argument("--training", choices=list(TRAININGS), default="plain", help="how the stacked clients are trained")
+    parser.add_argument(
+        "--kernels", type=int, metavar="CLIENTS", default=None, help="the time of every kernel, and nothing else"
+    )
     asked = parser.parse_args()
+    if asked.kernels is not None:
+        with tempfile.TemporaryDirectory() as folder:
+            shape = SHAPES[asked.shape or next(iter(SHAPES))]
+            tell_kernels(workload(Path(folder), asked.model, shape, TRAININGS[asked.training]), asked.precision, asked.kernels)
+        return
     rows: dict[str, dict[str, float]] = {}
     with tempfile.TemporaryDirectory() as folder:
         for name in [asked.shape] if asked.shape else SHAPES:
@@ -107,6 +116,22 @@ def measure(of: Workload, precision: Precision, repeats: int) -> dict[str, float
     row["stacked, 30 clients of 70 to 100 samples, ms"] = median_ms(lambda: trainer.train(ragged), repeats) / 30
     row["evaluation on 10,000 images, ms"] = median_ms(lambda: trainer.evaluate([first]), repeats)
     return row
+
+
+def tell_kernels(of: Workload, precision: Precision, clients: int) -> None:
+    """Microseconds of GPU time per client update, of what runs there itself."""
+    trainer, rng = make_trainer(of, precision), np.random.default_rng(1)
+    first = trainer.adopt(of.initial()[1])
+    batch = [Task(first, lesson(of, rng.permutation(5000)[None, :SAMPLES])) for _ in range(clients)]
+    for _ in range(3):
+        trainer.train(batch)
+    with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CUDA]) as profile:
+        trainer.train(batch)
+        torch.cuda.synchronize()
+    found = [(event.self_device_time_total / clients, event.count, event.key) for event in profile.key_averages()]
+    print(f"{sum(time for time, _, _ in found):.1f} us in all, {clients} clients, {torch.cuda.get_device_name()}")
+    for microseconds, count, name in sorted(found, reverse=True)[:20]:
+        print(f"{microseconds:10.1f} us {count:6d} times  {name[:90]}")
 
 
 def lesson(of: Workload, order: NDArray[np.int64]) -> Lesson:

@@ -1,6 +1,8 @@
 """The GPU executor. What needs no GPU is tested everywhere: stacking, ragged batches, how runs wait for each other."""
 
 import threading
+import time
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
@@ -226,11 +228,12 @@ def test_ragged_batch_norm_is_that_of_the_real_images() -> None:
 
 
 def test_the_plan_puts_the_busy_side_by_side() -> None:
-    plan = make_plan([np.array([[8]]), np.array([[1, 2, 3, 4, 5]]), np.array([[6, 7], [9, 8]])], 3)
+    orders = [np.array([[8]]), np.array([[1, 2, 3, 4, 5]]), np.array([[6, 7], [9, 8]])]
+    plan = make_plan(orders, 3)
     assert plan.clients == [1, 2, 0]
     assert plan.steps == [2, 2, 1]
     assert plan.counts.tolist() == [[3, 2, 1], [2, 2, 0]]
-    assert plan.indices.tolist() == [[[1, 2, 3], [6, 7, 0], [8, 0, 0]], [[4, 5, 0], [9, 8, 0], [0, 0, 0]]]
+    assert plan.laid_out(orders).tolist() == [[[1, 2, 3], [6, 7, 0], [8, 0, 0]], [[4, 5, 0], [9, 8, 0], [0, 0, 0]]]
 
 
 def test_no_batch_of_one_sample_is_left_over() -> None:
@@ -246,7 +249,7 @@ def test_adopt_and_host_are_inverse(tmp_path: Path, model: str) -> None:
     np.testing.assert_array_equal(back.counters, weights.counters)
 
 
-class Fake:
+class Fake(Trainer):
     """A trainer that adds one, and notes how many it was asked for at once."""
 
     def __init__(self, fails_at: int = -1) -> None:
@@ -259,14 +262,36 @@ class Fake:
     def host(self, weights: Weights) -> Weights:
         return weights
 
-    def train(self, tasks: list[Task]) -> list[Trained]:
+    def begin_training(self, tasks: list[Task]) -> Callable[[], list[Trained]]:
         self.batches.append(len(tasks))
         if len(self.batches) == self._fails_at:
             raise RuntimeError("out of memory")
-        return [Trained(Weights(task.start.floats + 1, task.start.counters), 0.5, True) for task in tasks]
+        return lambda: [Trained(Weights(task.start.floats + 1, task.start.counters), 0.5, True) for task in tasks]
 
-    def evaluate(self, models: list[Weights]) -> list[Evaluated]:
-        return [Evaluated(float(model.floats[0]), 1.0) for model in models]
+    def begin_evaluation(self, models: list[Weights]) -> Callable[[], list[Evaluated]]:
+        return lambda: [Evaluated(float(model.floats[0]), 1.0) for model in models]
+
+
+class Slow(Fake):
+    """One whose batches come to their end when they may."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.begun, self.may_end = threading.Event(), threading.Event()
+
+    def begin_training(self, tasks: list[Task]) -> Callable[[], list[Trained]]:
+        later = super().begin_training(tasks)
+        self.begun.set()
+
+        def wait() -> list[Trained]:
+            assert self.may_end.wait(20)
+            return later()
+
+        return wait
+
+
+MODEL = Weights(np.zeros(1, np.float32), np.zeros(0, np.int64))
+LESSON = Lesson(np.zeros((1, 1), np.int64), 0.1)
 
 
 def run(executor: Executor, rounds: int, each: int, found: list[float]) -> None:
@@ -315,11 +340,47 @@ def test_one_run_trains_late_and_together() -> None:
     assert found == [3.0]
 
 
-def test_runs_of_one_length_share_every_batch() -> None:
+def test_half_of_the_runs_are_trained_while_the_other_half_goes_on() -> None:
+    """Every batch has all that two of the four runs or more are waiting for, and nothing of the others."""
     for _ in range(20):
         fake = Fake()
         assert in_threads(Hub(fake, 4), [5, 5, 5, 5], 3) == [[5.0]] * 4
-        assert fake.batches == [12] * 5
+        assert sum(fake.batches) == 4 * 5 * 3
+        assert set(fake.batches) <= {3, 6, 9, 12}  # 3: the last run that is left
+        assert len(fake.batches) <= 15  # two runs together to their end, then each of the others alone
+
+
+def test_a_batch_is_begun_behind_the_one_under_way_and_no_third() -> None:
+    slow = Slow()
+    hub = Hub(slow, 6)
+    executors = [hub.executor() for _ in range(6)]
+    for executor in executors:
+        executor.submit(0, MODEL, LESSON)
+    with ThreadPoolExecutor(6) as threads:
+        first = [threads.submit(executor.result, 0) for executor in executors[:3]]
+        _soon(lambda: slow.batches == [3])
+        executors[0].submit(1, MODEL, LESSON)  # nobody waits for it
+        others = [threads.submit(executor.result, 0) for executor in executors[3:]]
+        _soon(lambda: slow.batches == [3, 3])
+        assert not any(waiting.done() for waiting in (*first, *others))
+        executors[5].close()
+        executors[4].close()
+        slow.may_end.set()
+        for waiting in (*first, *others[:1]):
+            assert waiting.result(20).weights.floats.tolist() == [1.0]
+        again = [threads.submit(executors[0].result, 1)]
+        executors[1].close()
+        executors[2].close()
+        assert again[0].result(20).finite
+        hub.stop()
+    assert slow.batches == [3, 3, 1]
+
+
+def _soon(holds: Callable[[], bool]) -> None:
+    end = time.monotonic() + 20
+    while not holds():
+        assert time.monotonic() < end
+        time.sleep(0.001)
 
 
 def test_a_run_that_ends_is_not_waited_for() -> None:
@@ -327,7 +388,26 @@ def test_a_run_that_ends_is_not_waited_for() -> None:
         fake = Fake()
         assert in_threads(Hub(fake, 3), [2, 4, 7], 2) == [[2.0], [4.0], [7.0]]
         assert sum(fake.batches) == 2 * (2 + 4 + 7)
-        assert len(fake.batches) <= 9
+        assert len(fake.batches) <= 13
+
+
+def test_a_run_that_ends_while_it_is_trained_leaves_nothing() -> None:
+    """Its outcomes come when nobody will ask for them."""
+    slow = Slow()
+    hub = Hub(slow, 2)
+    executors = [hub.executor() for _ in range(2)]
+    executors[0].submit(0, MODEL, LESSON)
+    with ThreadPoolExecutor(1) as threads:
+        waiting = threads.submit(executors[0].result, 0)
+        assert slow.begun.wait(20)
+        hub.stop()
+        with pytest.raises(FedtwinError, match="stopped"):
+            waiting.result(20)
+    executors[0].close()
+    slow.may_end.set()
+    _soon(lambda: not hub._under_way)
+    assert slow.batches == [1]
+    assert not hub._done
 
 
 def test_a_failure_reaches_every_run() -> None:

@@ -15,7 +15,7 @@ from fedtwin.config import Config, LearningConfig, load_config
 from fedtwin.errors import FedtwinError, NotFinishedError
 from fedtwin.experiments.batches.allowance import Allowance
 from fedtwin.experiments.batches.batch import Job, run_batch
-from fedtwin.experiments.batches.gpu import NOT_OF_A_TRAINING, cut_groups, groups_of, simulate_on_gpu
+from fedtwin.experiments.batches.gpu import HOW_FAST, NOT_OF_A_TRAINING, cut_groups, groups_of, simulate_on_gpu
 from fedtwin.experiments.batches.ray_gpus import GpusOfRay
 from fedtwin.learning.executors import cuda
 from fedtwin.learning.executors.base import Workload
@@ -96,12 +96,27 @@ def test_runs_that_train_otherwise_do_not() -> None:
         {"learning.optimiser": "adam"},
     ]
     assert groups_of([training(**changes) for changes in others * 2]) == [[0, 4], [1, 5], [2, 6], [3, 7]]
-    assert set(LearningConfig.model_fields) > NOT_OF_A_TRAINING
+    assert set(LearningConfig.model_fields) > NOT_OF_A_TRAINING | HOW_FAST
+
+
+def test_runs_of_other_rates_share_it_where_no_recorded_step_has_one(shared: list[int]) -> None:
+    falling = [{"learning.rate_schedule": "cosine", "learning.learning_rate": rate} for rate in (0.1, 0.02)]
+    warmed = [{"learning.rate_warmup_rounds": 3, "learning.learning_rate": rate} for rate in (0.1, 0.02)]
+    configs = [training(**changes) for changes in falling]
+    assert groups_of([*configs, *(training(**changes) for changes in warmed)]) == [[0, 1], [2], [3]]
+    together = dict(simulate_on_gpu(configs))
+    assert shared == [2]
+    for place, config in enumerate(configs):
+        ((_, alone),) = simulate_on_gpu([config])
+        found = together[place]
+        assert isinstance(found, Result) and isinstance(alone, Result), found
+        for name, values in alone.weights.items():
+            np.testing.assert_allclose(found.weights[name], values, rtol=1e-4, atol=1e-5)
 
 
 def test_no_more_share_it_than_may_at_once() -> None:
     configs = [training(**{"run.seed": seed, "learning.learning_rate": 0.1 * (1 + seed % 2)}) for seed in range(7)]
-    assert cut_groups(configs, most=3) == [[0, 2, 4], [6], [1, 3, 5]]
+    assert cut_groups(configs, most=3) == [[0, 2], [4, 6], [1, 3, 5]]
 
 
 def test_a_ray_cluster_without_gpus_is_one_sentence() -> None:

@@ -71,7 +71,7 @@ def _models(rows: Sequence[SeedRow]) -> dict[str, str]:
 
 
 def _of_axis(rows: Sequence[SeedRow], curves: Sequence[str], column: str, levels: Sequence[float]) -> list[dict[str, Any]]:
-    points = {curve: _points([row for row in rows if row["curve"] == curve], column) for curve in curves}
+    points = {curve: points_of([row for row in rows if row["curve"] == curve], column) for curve in curves}
     end = min(float(one.x[-1]) for of_seeds in points.values() for one in of_seeds.values())
     found = []
     for metric, low in (("area", 0.0), ("end", LAST_FIFTH * end)):
@@ -83,7 +83,8 @@ def _of_axis(rows: Sequence[SeedRow], curves: Sequence[str], column: str, levels
     return found
 
 
-def _points(rows: Sequence[SeedRow], column: str) -> dict[int, Points]:
+def points_of(rows: Sequence[SeedRow], column: str) -> dict[int, Points]:
+    """By seed, of rows that are all of one curve and one axis."""
     found: dict[int, list[tuple[float, float]]] = {}
     for row in rows:
         found.setdefault(int(row["seed"]), []).append((float(row["x"]), float(row[column])))

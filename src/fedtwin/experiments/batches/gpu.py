@@ -1,9 +1,11 @@
 """Training runs on one GPU, many at a time: each run is a thread, and all that is due is trained as one batch."""
 
+import sys
 import warnings
 from collections.abc import Generator, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
-from contextlib import closing
+from contextlib import closing, contextmanager
+from itertools import pairwise
 from typing import TYPE_CHECKING
 
 from fedtwin.config import Config
@@ -15,6 +17,7 @@ if TYPE_CHECKING:
     from fedtwin.learning.executors import Workload
 
 MOST_RUNS_AT_ONCE = 30
+TURN_S = 0.0005
 WHOSE_SAMPLES = ("partition", "dirichlet_gamma", "owned_samples")
 WHAT_BECOMES_OF_AN_UPLOAD = (
     *("aggregation", "aggregation_settings", "mixing", "staleness", "staleness_exponent", "hinge_a", "hinge_b", "buffer_size"),
@@ -23,6 +26,8 @@ WHAT_BECOMES_OF_AN_UPLOAD = (
 WHAT_IS_MEASURED = ("evaluate_every_s", "record_gradient")
 NOT_OF_A_TRAINING = frozenset((*WHOSE_SAMPLES, *WHAT_BECOMES_OF_AN_UPLOAD, *WHAT_IS_MEASURED))
 """Settings that local training does not know: runs that differ in no others of ``[learning]`` share the GPU."""
+HOW_FAST = frozenset(("learning_rate", "rate_rounds"))
+"""Settings that every lesson says for itself where the rate changes over the run; a constant rate is in the recorded step."""
 
 
 def lines_on_gpu(jobs: Sequence[Job], until_s: float | None = None) -> Generator[Line, None, None]:
@@ -51,8 +56,13 @@ def simulate_on_gpu(
 
 
 def cut_groups(configs: Sequence[Config], most: int = MOST_RUNS_AT_ONCE) -> list[list[int]]:
-    """The places of those that share a GPU, no more than ``most`` together."""
-    return [places[first : first + most] for places in groups_of(configs) for first in range(0, len(places), most)]
+    """The places of those that share a GPU, no more than ``most`` together, in groups of about the same size."""
+    cut = []
+    for places in groups_of(configs):
+        count = -(-len(places) // most)
+        edges = [len(places) * group // count for group in range(count + 1)]
+        cut += [places[first:last] for first, last in pairwise(edges)]
+    return cut
 
 
 def groups_of(configs: Sequence[Config]) -> list[list[int]]:
@@ -61,7 +71,8 @@ def groups_of(configs: Sequence[Config]) -> list[list[int]]:
     for place, config in enumerate(configs):
         if config.learning is None:
             raise FedtwinError("Only training runs go to the GPU: the configuration has no [learning] section.")
-        groups.setdefault(config.learning.model_dump_json(exclude=set(NOT_OF_A_TRAINING)), []).append(place)
+        others = NOT_OF_A_TRAINING if config.learning.rate_schedule == "constant" else NOT_OF_A_TRAINING | HOW_FAST
+        groups.setdefault(config.learning.model_dump_json(exclude=set(others)), []).append(place)
     return list(groups.values())
 
 
@@ -81,7 +92,7 @@ def _together(configs: Sequence[Config], places: Sequence[int]) -> Iterator[tupl
         finally:
             executors[k].close()
 
-    with warnings.catch_warnings(), ThreadPoolExecutor(len(places)) as threads:
+    with warnings.catch_warnings(), _quick_turns(), ThreadPoolExecutor(len(places)) as threads:
         warnings.simplefilter("ignore", FedtwinWarning)
         futures = {threads.submit(run, place, k): place for k, place in enumerate(places)}
         try:
@@ -89,6 +100,17 @@ def _together(configs: Sequence[Config], places: Sequence[int]) -> Iterator[tupl
                 yield futures[future], future.exception() or future.result()
         finally:
             hub.stop()
+
+
+@contextmanager
+def _quick_turns() -> Iterator[None]:
+    """Whoever gives the GPU its next batch must not wait behind the schedules of all runs, five milliseconds for each."""
+    before = sys.getswitchinterval()
+    sys.setswitchinterval(TURN_S)
+    try:
+        yield
+    finally:
+        sys.setswitchinterval(before)
 
 
 def _workload(config: Config) -> "Workload":

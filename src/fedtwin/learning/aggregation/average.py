@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 
 from fedtwin.learning.aggregation.at_work import Rule
 from fedtwin.learning.aggregation.base import Upload
+from fedtwin.learning.aggregation.blend import blend
 from fedtwin.learning.aggregation.held import Held, Move, in_memory, same_bits
 
 
@@ -66,4 +67,4 @@ class AveragedRule:
 def _after(state: Averaged, model: Any, new: Any) -> Averaged:
     if new is model:
         return state
-    return state._replace(average=state.decay * state.average + (1.0 - state.decay) * new, decay=1.0)
+    return state._replace(average=blend(state.decay, state.average, 1.0 - state.decay, new), decay=1.0)

@@ -3,12 +3,13 @@
 from typing import Any
 
 from fedtwin.learning.aggregation.base import Aggregator, Mixing, Upload, no_state
+from fedtwin.learning.aggregation.blend import blend
 from fedtwin.learning.aggregation.staleness import staleness_weight
 
 
 def apply(state: Any, model: Any, upload: Upload, settings: Mixing) -> tuple[Any, Any]:
     weight = settings.mixing * staleness_weight(settings, upload.staleness)
-    return state, (1.0 - weight) * model + weight * upload.weights
+    return state, blend(1.0 - weight, model, weight, upload.weights)
 
 
 RULE = Aggregator(no_state, apply)

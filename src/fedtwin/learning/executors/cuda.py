@@ -1,9 +1,11 @@
-"""Local training on one GPU, late and together: nothing is trained before its result is due, then everything pending is.
+"""Local training on one GPU, late and together: nothing is trained before its result is due, then all that is due is.
 
 A GPU is busy only when many clients train at once. Several runs (seeds and schemes of a comparison) therefore share one hub,
-each from a thread of its own: the batch is trained when every unfinished run waits for a result. Models stay on the GPU.
+each from a thread of its own: a batch is begun when half of the unfinished runs wait for results, and holds all of theirs. The
+other half goes on with its schedules meanwhile, and begins a batch behind it, so that the GPU never waits. Models stay there.
 """
 
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from threading import Condition
 from typing import cast
@@ -19,10 +21,12 @@ from fedtwin.learning.lessons import Lesson
 from fedtwin.learning.local import Evaluated, Trained
 
 Key = tuple[int, int]
+MOST_BATCHES = 2
+"""Under way at a time: the one that the GPU is at, and the one that comes next."""
 
 
 class Hub:
-    """Gathers the tasks of several runs, and has them done by whoever is the last to wait.
+    """Gathers the tasks of several runs, and has those of the waiting ones done together.
 
     All ``runs`` executors must be in use at the same time: a run that has not begun is one that the others wait for.
     """
@@ -34,10 +38,14 @@ class Hub:
         self._given = 0
         self._tasks: dict[Key, Task] = {}
         self._models: dict[Key, Weights] = {}
+        self._under_way: set[Key] = set()
+        self._batches = 0
         self._done: dict[Key, Trained | Evaluated] = {}
         self._waiting: set[int] = set()
+        self._closed: set[int] = set()
         self._failure: BaseException | None = None
-        self._worker = ThreadPoolExecutor(1, "gpu")
+        self._beginner = ThreadPoolExecutor(1, "gpu")
+        self._collector = ThreadPoolExecutor(1, "gpu-results")
 
     @property
     def trainer(self) -> Trainer:
@@ -62,27 +70,29 @@ class Hub:
 
     def wait_for(self, key: Key) -> Trained | Evaluated:
         with self._changed:
-            if key not in self._tasks and key not in self._models and key not in self._done:
+            if not any(key in held for held in (self._tasks, self._models, self._under_way, self._done)):
                 raise KeyError(key)
             while key not in self._done:
                 self._raise_failure()
-                self._waiting.add(key[0])
-                if len(self._waiting) == self._unfinished:
-                    self._work()
-                else:
-                    self._changed.wait()
+                if key not in self._under_way:
+                    self._waiting.add(key[0])
+                    self._begin_if_due()
+                self._changed.wait()
             return self._done.pop(key)
 
     def close(self, run: int) -> None:
         """The run has ended: its tasks are dropped, and nobody waits for it any more. The last one frees the GPU."""
         with self._changed:
             self._unfinished -= 1
+            self._closed.add(run)
+            self._waiting.discard(run)
             for held in (self._tasks, self._models, self._done):
                 for key in [key for key in held if key[0] == run]:
                     del cast(dict[Key, object], held)[key]
             if self._unfinished == 0:
                 self._trainer = None
-                self._worker.shutdown(wait=False)
+                self._beginner.shutdown(wait=False)
+                self._collector.shutdown(wait=False)
                 if torch.cuda.is_available():
                     torch.cuda.empty_cache()
             self._changed.notify_all()
@@ -93,28 +103,46 @@ class Hub:
             self._failure = self._failure or FedtwinError("it was stopped")
             self._changed.notify_all()
 
-    def _work(self) -> None:
-        """Everything pending, of all runs. Every other run waits, so the lock may be held.
+    def _begin_if_due(self) -> None:
+        """Half of the unfinished runs wait: all that these have asked for is begun. Called with the lock."""
+        if self._batches == MOST_BATCHES or 2 * len(self._waiting) < self._unfinished or not self._waiting:
+            return
+        tasks = {key: self._tasks.pop(key) for key in list(self._tasks) if key[0] in self._waiting}
+        models = {key: self._models.pop(key) for key in list(self._models) if key[0] in self._waiting}
+        self._under_way |= {*tasks, *models}
+        self._batches += 1
+        self._waiting.clear()
+        self._beginner.submit(self._begin, self.trainer, tasks, models)
 
-        It is always the same thread that does it: the GPU libraries have handles for every thread, and to make one while a step
-        is being recorded is an error.
-        """
-        tasks, models = self._tasks, self._models
-        self._tasks, self._models = {}, {}
+    def _begin(self, trainer: Trainer, tasks: dict[Key, Task], models: dict[Key, Weights]) -> None:
+        """It is always the same thread that does this: the GPU libraries have handles for every thread, and to make one while a
+        step is being recorded is an error."""
+        keys = [*tasks, *models]
         try:
-            self._done.update(self._worker.submit(self._do, tasks, models).result())
+            trained = trainer.begin_training(list(tasks.values())) if tasks else list
+            evaluated = trainer.begin_evaluation(list(models.values())) if models else list
+            self._collector.submit(self._collect, keys, lambda: [*trained(), *evaluated()])
         except BaseException as error:
-            self._failure = error
-            if not isinstance(error, Exception):
-                raise
-        finally:
-            self._waiting.clear()
-            self._changed.notify_all()
+            self._over(keys, error)
 
-    def _do(self, tasks: dict[Key, Task], models: dict[Key, Weights]) -> dict[Key, Trained | Evaluated]:
-        trained = self.trainer.train(list(tasks.values())) if tasks else []
-        evaluated = self.trainer.evaluate(list(models.values())) if models else []
-        return dict(zip([*tasks, *models], [*trained, *evaluated], strict=True))
+    def _collect(self, keys: list[Key], outcomes: Callable[[], list[Trained | Evaluated]]) -> None:
+        try:
+            self._over(keys, outcomes())
+        except BaseException as error:
+            self._over(keys, error)
+
+    def _over(self, keys: list[Key], found: list[Trained | Evaluated] | BaseException) -> None:
+        """A batch has come to its end, whatever that is."""
+        with self._changed:
+            self._under_way.difference_update(keys)
+            self._batches -= 1
+            if isinstance(found, BaseException):
+                self._failure = self._failure or found
+            else:
+                outcomes = zip(keys, found, strict=True)
+                self._done.update((key, outcome) for key, outcome in outcomes if key[0] not in self._closed)
+            self._begin_if_due()
+            self._changed.notify_all()
 
     def _raise_failure(self) -> None:
         if self._failure is not None:

@@ -1,9 +1,11 @@
 """What the trainers on the GPU share: their task, and where a model's tensors lie in one flat vector there."""
 
+from collections.abc import Callable
 from typing import Any, NamedTuple, Protocol, cast
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor, nn
 from torch.nn import functional
 
@@ -24,15 +26,24 @@ class Task(NamedTuple):
 
 
 class Trainer(Protocol):
-    """What a hub asks to do the work. Weights are flat tensors on the GPU; their order is the trainer's own."""
+    """What a hub asks to do the work. Weights are flat tensors on the GPU; their order is the trainer's own.
+
+    To begin may wait for the GPU or not; what it returns is called once, maybe in another thread, and waits for what came out.
+    """
 
     def adopt(self, weights: Weights) -> Weights: ...
 
     def host(self, weights: Weights) -> Weights: ...
 
-    def train(self, tasks: list[Task]) -> list[Trained]: ...
+    def begin_training(self, tasks: list[Task]) -> Callable[[], list[Trained]]: ...
 
-    def evaluate(self, models: list[Weights]) -> list[Evaluated]: ...
+    def begin_evaluation(self, models: list[Weights]) -> Callable[[], list[Evaluated]]: ...
+
+    def train(self, tasks: list[Task]) -> list[Trained]:
+        return self.begin_training(tasks)()
+
+    def evaluate(self, models: list[Weights]) -> list[Evaluated]:
+        return self.begin_evaluation(models)()
 
 
 class FlatOrder:
@@ -93,8 +104,25 @@ def loss_and_correct(outputs: Tensor, labels: Tensor) -> Tensor:
     return torch.stack([loss.double(), (outputs.argmax(1) == labels).sum().double()])
 
 
-def as_evaluated(totals: list[Tensor], count: int) -> list[Evaluated]:
-    """All of them with one wait for the GPU."""
+def as_evaluated(totals: list[Tensor], count: int) -> Callable[[], list[Evaluated]]:
+    """Of all of them with one wait for the GPU."""
     if not totals:
-        return []
-    return [Evaluated(float(loss) / count, float(correct) / count) for loss, correct in torch.stack(totals).cpu().numpy()]
+        return list
+    later = on_its_way(torch.stack(totals))
+    return lambda: [Evaluated(float(loss) / count, float(correct) / count) for loss, correct in later()]
+
+
+def on_its_way(tensor: Tensor) -> Callable[[], NDArray[Any]]:
+    """To this machine's memory, without a wait: not even for what the GPU is given to do afterwards."""
+    if not tensor.is_cuda:
+        return tensor.numpy
+    here = torch.empty(tensor.shape, dtype=tensor.dtype, pin_memory=True)
+    here.copy_(tensor, non_blocking=True)
+    arrived = torch.cuda.Event()  # type: ignore[no-untyped-call]
+    arrived.record()
+
+    def wait() -> NDArray[Any]:
+        arrived.synchronize()
+        return here.numpy()
+
+    return wait

@@ -1,20 +1,21 @@
 """Training on the GPU one client after the other: what serves a user's own network."""
 
 import zlib
+from collections.abc import Callable
 
 import torch
 from torch import Tensor, nn
 
 from fedtwin.config import LearningConfig
 from fedtwin.learning.binding import Binding
-from fedtwin.learning.executors.cuda_flat import FlatOrder, Task, as_tensor, as_weights
+from fedtwin.learning.executors.cuda_flat import FlatOrder, Task, Trainer, as_tensor, as_weights, on_its_way
 from fedtwin.learning.layout import Weights
 from fedtwin.learning.local import Evaluated, Images, Trained, batches_of, measured, model_layout, needs_pairs, outputs_of
 from fedtwin.learning.objectives import Descent, objective_of
 from fedtwin.learning.partition import batch_sizes
 
 
-class OneByOneTrainer:
+class OneByOneTrainer(Trainer):
     """One client after the other on the GPU, for any network: the network's tensors are views of one flat vector."""
 
     def __init__(
@@ -43,16 +44,17 @@ class OneByOneTrainer:
     def host(self, weights: Weights) -> Weights:
         return self._flat.host(weights)
 
-    def train(self, tasks: list[Task]) -> list[Trained]:
+    def begin_training(self, tasks: list[Task]) -> Callable[[], list[Trained]]:
         models, summaries, counters = zip(*(self._train(task) for task in tasks), strict=True)
-        numbers, counted = torch.stack(summaries).cpu().numpy(), torch.stack(counters).cpu().numpy()
-        return [
+        numbers, counted = on_its_way(torch.stack(summaries)), on_its_way(torch.stack(counters))
+        return lambda: [
             Trained(as_weights(floats, count), float(loss) / task.lesson.order.size, bool(finite))
-            for task, floats, (loss, finite), count in zip(tasks, models, numbers, counted, strict=True)
+            for task, floats, (loss, finite), count in zip(tasks, models, numbers(), counted(), strict=True)
         ]
 
-    def evaluate(self, models: list[Weights]) -> list[Evaluated]:
-        return [self._evaluate(model) for model in models]
+    def begin_evaluation(self, models: list[Weights]) -> Callable[[], list[Evaluated]]:
+        found = [self._evaluate(model) for model in models]
+        return lambda: found
 
     def _train(self, task: Task) -> tuple[Tensor, Tensor, Tensor]:
         self._load(task.start)

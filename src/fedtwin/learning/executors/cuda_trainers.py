@@ -1,9 +1,10 @@
 """Training many clients at once on one GPU: every operation serves all of them, each with its own weights and samples."""
 
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from importlib.util import find_spec
 from itertools import pairwise
-from typing import Any, Literal, cast
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 import torch
@@ -24,6 +25,7 @@ from fedtwin.learning.executors.cuda_flat import (
     as_tensor,
     as_weights,
     loss_and_correct,
+    on_its_way,
 )
 from fedtwin.learning.executors.cuda_network import Stack, can_stack, forward, kernels, wide_convolutions
 from fedtwin.learning.executors.cuda_one_by_one import OneByOneTrainer
@@ -51,26 +53,29 @@ def make_trainer(workload: Workload, precision: Precision, device: str = "cuda")
 
 @dataclass
 class Plan:
-    """Who trains on what in which step: clients with more steps come first, so that the busy ones lie side by side."""
+    """Who trains on how many samples in which step. Clients with more steps come first, so that the busy lie side by side."""
 
     clients: list[int]
     steps: list[int]
-    indices: NDArray[np.int64]
     counts: NDArray[np.int32]
+
+    def laid_out(self, values: Sequence[NDArray[Any]]) -> NDArray[np.int64]:
+        """(step, client, image) of what every client has for each of its samples, in the order of training; 0 elsewhere."""
+        taken = np.arange(self.counts.max()) < self.counts[:, :, None]
+        found = np.zeros(taken.shape, np.int64)
+        for row, client in enumerate(self.clients):
+            found[:, row][taken[:, row]] = values[client].ravel()
+        return found
 
 
 def make_plan(orders: list[Indices], batch_size: int, *, pairs: bool = False) -> Plan:
-    cuts = [np.cumsum(batch_sizes(order.shape[1], batch_size, pairs=pairs))[:-1] for order in orders]
-    batches = [[batch for epoch in order for batch in np.split(epoch, cut)] for order, cut in zip(orders, cuts, strict=True)]
-    clients = sorted(range(len(orders)), key=lambda client: -len(batches[client]))
-    steps = [len(batches[client]) for client in clients]
-    images = max(len(batch) for of_client in batches for batch in of_client)
-    indices, counts = np.zeros((steps[0], len(clients), images), np.int64), np.zeros((steps[0], len(clients)), np.int32)
+    sizes = [batch_sizes(order.shape[1], batch_size, pairs=pairs) * len(order) for order in orders]
+    clients = sorted(range(len(orders)), key=lambda client: -len(sizes[client]))
+    steps = [len(sizes[client]) for client in clients]
+    counts = np.zeros((steps[0], len(clients)), np.int32)
     for row, client in enumerate(clients):
-        for step, batch in enumerate(batches[client]):
-            indices[step, row, : len(batch)] = batch
-            counts[step, row] = len(batch)
-    return Plan(clients, steps, indices, counts)
+        counts[: steps[row], row] = sizes[client]
+    return Plan(clients, steps, counts)
 
 
 class Bench:
@@ -90,15 +95,53 @@ class Bench:
 
     def load(self, starts: list[Tensor]) -> None:
         clients = len(starts)
-        torch.stack(starts, out=self.floats[:clients])
-        self.anchor[:clients] = self.floats[:clients]
-        self.half[:clients] = self.floats[:clients, : self.half.shape[1]]
+        if self.half.shape[1]:
+            kernels().load(starts, self.floats, self.anchor, self.half)
+        else:
+            torch.stack(starts, out=self.floats[:clients])
+            self.anchor[:clients] = self.floats[:clients]
         self.losses.zero_()
         for kept in self.state:
             kept[:clients] = 0.0
 
 
-class StackedTrainer:
+class Ruler:
+    """Where one model lies while it is measured, and the test images of one batch: at fixed addresses."""
+
+    def __init__(self, floats: int, wide: int, images: Images, device: str) -> None:
+        self.floats = torch.zeros(1, floats, device=device)
+        self.half = torch.zeros(1, wide, dtype=torch.bfloat16, device=device)
+        self.x, self.y = (torch.zeros_like(part[:EVALUATION_BATCH]) for part in (images.x_test, images.y_test))
+        self.counts = torch.full((1,), EVALUATION_BATCH, dtype=torch.int32, device=device)
+        self.total = torch.zeros(2, dtype=torch.float64, device=device)
+        self.graph: torch.cuda.CUDAGraph | None = None
+
+    def load(self, floats: Tensor) -> None:
+        self.floats.copy_(floats[None])
+        self.half.copy_(self.floats[:, : self.half.shape[1]])
+        self.total.zero_()
+
+
+class Part(NamedTuple):
+    """Clients that are trained together: their weights when they are through, and loss and finiteness of each, (2, clients)."""
+
+    tasks: list[Task]
+    plan: Plan
+    floats: Tensor
+    summary: Tensor
+
+    def trained(self, summary: NDArray[np.float32]) -> list[Trained]:
+        """In the order of the tasks; ``summary`` is this part's, as it came from the GPU."""
+        rows = zip(self.plan.clients, self.plan.steps, self.floats, *summary, strict=True)
+        found = {}
+        for client, steps, floats, loss, finite in rows:
+            start, lesson = self.tasks[client]
+            weights = as_weights(floats, start.counters + steps)
+            found[client] = Trained(weights, float(loss) / lesson.order.size, bool(finite))
+        return [found[client] for client in range(len(self.tasks))]
+
+
+class StackedTrainer(Trainer):
     """All clients in every operation, each with its own weights and samples.
 
     ``mixed``: convolutions between wide layers take bfloat16 and sum in float32, weights and statistics are float32 throughout.
@@ -121,6 +164,7 @@ class StackedTrainer:
         self._parameters = {name for name, _ in model.named_parameters()}
         self._dtype = torch.bfloat16 if fused else torch.float32
         self._bench: Bench | None = None
+        self._ruler: Ruler | None = None
         self._most = MOST_AT_ONCE_PLAIN if wide and not fused else MOST_AT_ONCE
 
     def adopt(self, weights: Weights) -> Weights:
@@ -129,33 +173,35 @@ class StackedTrainer:
     def host(self, weights: Weights) -> Weights:
         return self._flat.host(weights)
 
-    def train(self, tasks: list[Task]) -> list[Trained]:
+    def begin_training(self, tasks: list[Task]) -> Callable[[], list[Trained]]:
         """As many at once as memory is meant for, in parts of about the same size."""
-        parts = -(-len(tasks) // self._most)
-        edges = [len(tasks) * part // parts for part in range(parts + 1)]
-        return [trained for first, last in pairwise(edges) for trained in self._train_together(tasks[first:last])]
+        count = -(-len(tasks) // self._most)
+        edges = [len(tasks) * part // count for part in range(count + 1)]
+        parts = [self._begin(tasks[first:last]) for first, last in pairwise(edges)]
+        summaries = on_its_way(torch.cat([part.summary for part in parts], dim=1))
 
-    def evaluate(self, models: list[Weights]) -> list[Evaluated]:
+        def wait() -> list[Trained]:
+            split = np.split(summaries(), edges[1:-1], axis=1)
+            return [trained for part, summary in zip(parts, split, strict=True) for trained in part.trained(summary)]
+
+        return wait
+
+    def begin_evaluation(self, models: list[Weights]) -> Callable[[], list[Evaluated]]:
         return as_evaluated([self._evaluate(as_tensor(model)) for model in models], len(self._images.y_test))
 
-    def _train_together(self, tasks: list[Task]) -> list[Trained]:
+    def _begin(self, tasks: list[Task]) -> Part:
+        """All steps of these are on their way to the GPU."""
         lessons = [task.lesson for task in tasks]
         plan = make_plan([lesson.order for lesson in lessons], self._config.batch_size, pairs=self._pairs)
         floats, losses = self._descend([as_tensor(tasks[client].start) for client in plan.clients], plan, lessons)
         finite = torch.linalg.vector_norm(floats, float("inf"), dim=1).isfinite()
-        summary = torch.stack([losses, finite.to(losses.dtype)]).cpu().numpy()
-        trained: list[Trained | None] = [None] * len(tasks)
-        for row, (client, steps) in enumerate(zip(plan.clients, plan.steps, strict=True)):
-            start, lesson = tasks[client]
-            weights = as_weights(floats[row], start.counters + steps)
-            trained[client] = Trained(weights, float(summary[0, row]) / lesson.order.size, bool(summary[1, row]))
-        return cast(list[Trained], trained)
+        return Part(tasks, plan, floats, torch.stack([losses, finite.to(losses.dtype)]))
 
     def _descend(self, starts: list[Tensor], plan: Plan, lessons: list[Lesson]) -> tuple[Tensor, Tensor]:
         """All steps of all clients. Returns their weights, and the sum of every client's losses."""
-        indices, counts = (torch.from_numpy(a).to(self._device) for a in (plan.indices, plan.counts))
-        numbers = torch.from_numpy(self._numbers(plan, lessons)).to(self._device)
-        crops = self._crops(lessons)
+        orders = plan.laid_out([lesson.order for lesson in lessons])
+        indices, counts, numbers = (self._sent(a) for a in (orders, plan.counts, self._numbers(plan, lessons)))
+        crops = self._crops(plan, lessons)
         bench = self._bench_for(len(starts), indices.shape[2])
         bench.load(starts)
         for step, busy in enumerate((plan.counts > 0).sum(1).tolist()):
@@ -171,22 +217,26 @@ class StackedTrainer:
         rates = [lessons[client].rate for client in plan.clients]
         if self._rule.rate is not None and set(rates) != {self._rule.rate}:
             raise ValueError(f"rates {sorted(set(rates))} of a run whose rate is {self._rule.rate} throughout")
-        return numbers_of(self._rule, rates, len(plan.indices))
+        return numbers_of(self._rule, rates, len(plan.counts))
 
-    def _crops(self, lessons: list[Lesson]) -> Tensor | None:
+    def _crops(self, plan: Plan, lessons: list[Lesson]) -> Tensor | None:
         """Laid out as the samples are."""
         crops = [lesson.crops for lesson in lessons if lesson.crops is not None]
         if len(crops) != (len(lessons) if self._config.augment != "none" else 0):
             raise ValueError(f"{len(crops)} of {len(lessons)} lessons say how images are cropped")
-        if not crops:
-            return None
-        plan = make_plan([one.astype(np.int64) for one in crops], self._config.batch_size, pairs=self._pairs)
-        return torch.from_numpy(plan.indices).to(self._device)
+        return self._sent(plan.laid_out(crops)) if crops else None
+
+    def _sent(self, array: NDArray[Any]) -> Tensor:
+        """On the GPU without a wait for what is under way there."""
+        tensor = torch.from_numpy(array)
+        return tensor if self._device == "cpu" else tensor.pin_memory().to(self._device, non_blocking=True)
 
     def _bench_for(self, clients: int, images: int) -> Bench:
         """The bench, made anew when it is too small. The largest graph comes first: the others fit into its memory."""
         bench = self._bench
         if bench is None or clients > len(bench.floats) or images > bench.indices.shape[1]:
+            if self._device != "cpu":
+                torch.cuda.synchronize()  # the steps of the old one may still be played
             self._bench = bench = None
             room = clients if self._device == "cpu" else min(self._most, -(-clients // ROOM) * ROOM)
             images = -(-images // ROOM) * ROOM
@@ -259,13 +309,35 @@ class StackedTrainer:
 
     @torch.no_grad()
     def _evaluate(self, floats: Tensor) -> Tensor:
-        stack = self._stack(floats[None], floats[None, : self._wide_size].to(self._dtype), None)
-        total = torch.zeros(2, dtype=torch.float64, device=self._device)
-        for first in range(0, len(self._images.y_test), EVALUATION_BATCH):
-            x, y = (part[first : first + EVALUATION_BATCH] for part in (self._images.x_test, self._images.y_test))
-            stack.counts = torch.full((1,), len(y), dtype=torch.int32, device=self._device)
-            total += loss_and_correct(forward(self._model, self._input(self._images.normalised(x), 1), stack)[0], y)
-        return total
+        """Losses and right answers on the test set, summed. Whole batches by one recorded step, what is left over as it is."""
+        if self._ruler is None:
+            self._ruler = Ruler(self._flat.size, self._wide_size, self._images, self._device)
+        ruler, count = self._ruler, len(self._images.y_test)
+        ruler.load(floats)
+        whole = count - count % EVALUATION_BATCH
+        for first in range(0, whole, EVALUATION_BATCH):
+            ruler.x.copy_(self._images.x_test[first : first + EVALUATION_BATCH])
+            ruler.y.copy_(self._images.y_test[first : first + EVALUATION_BATCH])
+            self._measure(ruler)
+        if whole < count:
+            ruler.total += self._measured(ruler, self._images.x_test[whole:], self._images.y_test[whole:])
+        return ruler.total.clone()
+
+    def _measure(self, ruler: Ruler) -> None:
+        if self._device == "cpu":
+            ruler.total += self._measured(ruler, ruler.x, ruler.y)
+            return
+        if ruler.graph is None:
+            self._measured(ruler, ruler.x, ruler.y)  # as for a step: what is made when first used must be there
+            ruler.graph = torch.cuda.CUDAGraph()
+            with torch.cuda.graph(ruler.graph, capture_error_mode="thread_local"):
+                ruler.total += self._measured(ruler, ruler.x, ruler.y)
+        ruler.graph.replay()
+
+    def _measured(self, ruler: Ruler, x: Tensor, y: Tensor) -> Tensor:
+        stack = self._stack(ruler.floats, ruler.half, None)
+        stack.counts = ruler.counts.clamp(max=len(y))
+        return loss_and_correct(forward(self._model, self._input(self._images.normalised(x), 1), stack)[0], y)
 
     def _input(self, normalised: Tensor, clients: int) -> Tensor:
         x = normalised.permute(0, 2, 3, 1).to(self._dtype)

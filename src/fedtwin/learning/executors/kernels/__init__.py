@@ -9,7 +9,7 @@ computed nor summed and come out as zeros, so a ragged last batch is exact.
 
 from fedtwin.learning.executors.kernels.batch_norm import BatchNorm, normalise
 from fedtwin.learning.executors.kernels.convolution import Convolution
-from fedtwin.learning.executors.kernels.descent import descend
+from fedtwin.learning.executors.kernels.descent import descend, load
 from fedtwin.learning.executors.kernels.group_norm import GroupNorm
 
-__all__ = ["BatchNorm", "Convolution", "GroupNorm", "descend", "normalise"]
+__all__ = ["BatchNorm", "Convolution", "GroupNorm", "descend", "load", "normalise"]

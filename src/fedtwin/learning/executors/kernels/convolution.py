@@ -175,7 +175,7 @@ def _tile(columns, inner):
 
 def _weight_tile(outputs, inputs):
     if outputs % 128 == 0 and inputs % 128 == 0:
-        return {"BM": 128, "BN": 128, "BK": 64, "num_warps": 8, "num_stages": 3}
+        return {"BM": 128, "BN": 128, "BK": 32, "num_warps": 4, "num_stages": 4}
     if outputs % 128 == 0 and inputs % 64 == 0:
         return {"BM": 128, "BN": 64, "BK": 64, "num_warps": 4, "num_stages": 4}
     return {"BM": 64, "BN": 64 if inputs % 64 == 0 else 16, "BK": 128, "num_warps": 4, "num_stages": 3}

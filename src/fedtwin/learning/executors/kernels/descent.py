@@ -1,12 +1,26 @@
 # mypy: ignore-errors
 # ruff: noqa: N803
-"""One step of every optimiser of ``cuda_descent``, for all clients at once, each with numbers of its own."""
+"""The start of all clients at once, and one step of every optimiser of ``cuda_descent``, each with numbers of its own."""
 
+import torch
 import triton
 import triton.language as tl
 
 ELEMENTS = 2048
 FORMS = ("plain", "decayed", "momentum", "adam")
+
+
+@triton.jit
+def _load(starts, floats, anchor, half, size, wide, stride, BLOCK: tl.constexpr):
+    """Every client's weights, the model it starts from and the bfloat16 copy, from the address of that model."""
+    client = tl.program_id(1).to(tl.int64)
+    i = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    inside = i < size
+    start = tl.multiple_of(tl.load(starts + client).to(tl.pointer_type(tl.float32)), 16)
+    value = tl.load(start + i, mask=inside)
+    tl.store(floats + client * stride + i, value, mask=inside)
+    tl.store(anchor + client * stride + i, value, mask=inside)
+    tl.store(half + client * wide + i, value.to(half.dtype.element_ty), mask=i < wide)
 
 
 @triton.jit
@@ -42,6 +56,14 @@ def _descend(floats, anchor, gradient, half, first, second, numbers, factors, de
     value -= step * slope
     tl.store(floats + client * stride + i, value, mask=inside)
     tl.store(half + client * wide + i, value.to(half.dtype.element_ty), mask=i < wide)
+
+
+def load(starts, floats, anchor, half):
+    """The first clients are given these models; they must stay until the GPU has come so far, as its own memory does."""
+    addresses = torch.tensor([start.data_ptr() for start in starts], dtype=torch.int64).pin_memory()
+    addresses = addresses.to(floats.device, non_blocking=True)
+    grid = (triton.cdiv(floats.shape[1], ELEMENTS), len(starts))
+    _load[grid](addresses, floats, anchor, half, floats.shape[1], half.shape[1], floats.stride(0), BLOCK=ELEMENTS)
 
 
 def descend(floats, anchor, gradient, half, state, numbers, factors, rule, size):

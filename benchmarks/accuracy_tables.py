@@ -16,10 +16,9 @@ DIFFERENCE = ("above_first", "above_first_low", "above_first_high")
 Row = dict[str, str]
 
 
-def mean_over_the_last_fifth(rows: list[Row], curve: str, axis: str, common: float, *, plain: bool = False) -> float:
-    """Of the model that is served; ``plain``: of the one that is not averaged. Older tables have no other."""
-    column = "plain_test_accuracy" if plain and "plain_test_accuracy" in rows[0] else "test_accuracy"
-    points = [(float(row["x"]), float(row[column])) for row in rows if (row["curve"], row["axis"]) == (curve, axis)]
+def mean_over_the_last_fifth(rows: list[Row], curve: str, axis: str, common: float) -> float:
+    """Of the model that is served."""
+    points = [(float(row["x"]), float(row["test_accuracy"])) for row in rows if (row["curve"], row["axis"]) == (curve, axis)]
     last = [accuracy for x, accuracy in points if LAST_FIFTH * common <= x <= common]
     return sum(last) / len(last)
 

@@ -104,8 +104,11 @@ class Hub:
             self._changed.notify_all()
 
     def _begin_if_due(self) -> None:
-        """Half of the unfinished runs wait: all that these have asked for is begun. Called with the lock."""
-        if self._batches == MOST_BATCHES or 2 * len(self._waiting) < self._unfinished or not self._waiting:
+        """Half of the unfinished runs wait, or all that are not under way: what these ask for is begun. With the lock."""
+        if self._batches == MOST_BATCHES or not self._waiting:
+            return
+        under_way = {run for run, _ in self._under_way}
+        if 2 * len(self._waiting) < self._unfinished and len(self._waiting) + len(under_way) < self._unfinished:
             return
         tasks = {key: self._tasks.pop(key) for key in list(self._tasks) if key[0] in self._waiting}
         models = {key: self._models.pop(key) for key in list(self._models) if key[0] in self._waiting}

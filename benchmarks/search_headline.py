@@ -1,8 +1,8 @@
-"""The search behind the headline on a GPU: which rule, rate and D_min, on a seed that no figure uses, in a third of its rounds.
+"""The search behind the headline on a GPU: which rule, rate, decay and D_min, on a seed that no figure uses, in a third of its rounds.
 
     python -m benchmarks.search_headline docs/results/search_headline_full.csv     # after fedtwin data fetch cifar-10
 
-All trials share the GPU. One that is in the CSV already is not run again, so that trials can be added.
+Trials with the same weight decay share the GPU. One that is in the CSV already is not run again, so that trials can be added.
 """
 
 import csv
@@ -26,6 +26,7 @@ class Trial(NamedTuple):
     mixing: float
     learning_rate: float
     min_mean_samples: float
+    weight_decay: float = 5e-4
 
 
 TRIALS = (
@@ -43,7 +44,10 @@ TRIALS = (
     Trial("iid", "change", 0.4, 0.05, 2.5),
     Trial("dirichlet", "fedasync", 0.6, 0.05, 2.5),
     Trial("dirichlet", "change", 4 / 15, 0.05, 2.5),
+    Trial("iid", "change", 4 / 15, 0.05, 2.5, 1e-3),
+    Trial("iid", "change", 4 / 15, 0.05, 2.5, 2e-3),
 )
+LEARNING = ("aggregation", "mixing", "learning_rate", "weight_decay")
 COLUMNS = (*Trial._fields, "test_accuracy", "plain_test_accuracy", "last_fifth_of_rounds", "virtual_time_s")
 
 
@@ -51,7 +55,7 @@ def config_of(trial: Trial) -> Config:
     """The headline's own settings, as its full profile has them, but for what is searched."""
     scheme = "CU-UCB on an even mix" if trial.partition == "iid" else "CU-UCB on Dirichlet(0.5)"
     headline = {name: config for name, _, config in load_experiment("headline").configs("full")}
-    searched = {f"learning.{name}": getattr(trial, name) for name in ("aggregation", "mixing", "learning_rate")}
+    searched = {f"learning.{name}": getattr(trial, name) for name in LEARNING}
     shorter = {"run.rounds": ROUNDS, "run.seed": SEED, "learning.evaluate_every_s": 30.0}
     return replace_settings(headline[scheme], {**shorter, **searched, "objective.min_mean_samples": trial.min_mean_samples})
 

@@ -1,4 +1,4 @@
-"""The search behind the headline on a GPU: which rule, rate, decay and D_min, on a seed that no figure uses, in a third of its rounds.
+"""The search behind the GPU headline: rule, rate, decay and D_min, on a seed that no figure uses, in a third of its rounds.
 
     python -m benchmarks.search_headline docs/results/search_headline_full.csv     # after fedtwin data fetch cifar-10
 

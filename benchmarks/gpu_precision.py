@@ -83,6 +83,8 @@ def main() -> None:
     parser.add_argument("--dataset", default="cifar-10")
     parser.add_argument("--updates", type=int, default=UPDATES)
     asked = parser.parse_args()
+    if asked.updates < WINDOW or asked.updates % WINDOW:
+        parser.error(f"--updates {asked.updates} is no multiple of {WINDOW}")
     found = compare(asked.dataset, asked.updates)
     print(
         f"{torch.cuda.get_device_name()}, PyTorch {torch.__version__}, {asked.dataset}, {SEEDS} seeds, {asked.updates} updates"

@@ -144,6 +144,25 @@ def check(executor: Executor, of: Workload, samples: list[int], epochs: int, med
     assert abs(found_test.test_metric - expected_test.test_metric) <= 0.05
 
 
+@pytest.mark.parametrize(
+    ("device", "precision"), [("cpu", "float32"), *(pytest.param("cuda", one, marks=needs_gpu) for one in ("float32", "mixed"))]
+)
+def test_whole_batches_of_an_evaluation_and_what_is_left_over(tmp_path: Path, device: str, precision: Precision) -> None:
+    """2,300 test images are two batches by the recorded step and one as it is; several models, together and one by one."""
+    rng = np.random.default_rng(3)
+    x, y = rng.integers(0, 256, (2400, 8, 8, 3)).astype(np.uint8), rng.integers(0, 10, 2400)
+    np.savez(tmp_path / "images.npz", x_train=x[:100], y_train=y[:100], x_test=x[100:], y_test=y[100:])
+    of = Workload(LearningConfig(dataset=str(tmp_path / "images.npz"), model="resnet18"), (3, 8, 8), 10, 3, 4)
+    trainer, serial = make_trainer(of, precision, device), of.trainer()
+    models = starts(of, 3)
+    expected = [serial.evaluate(model) for model in models]
+    adopted = [trainer.adopt(model) for model in models]
+    for found in (trainer.evaluate(adopted), [trainer.evaluate([model])[0] for model in adopted]):
+        for one, other in zip(found, expected, strict=True):
+            assert one.test_loss == pytest.approx(other.test_loss, rel=1e-4 if precision == "float32" else 0.03)
+            assert one.test_metric == pytest.approx(other.test_metric, abs=1e-3 if precision == "float32" else 0.03)
+
+
 @pytest.mark.parametrize("model", ["mlp", "small-cnn", *(pytest.param(name, marks=pytest.mark.slow) for name in NETWORKS[2:])])
 def test_stacked_training_is_that_of_one_client_at_a_time(tmp_path: Path, model: str) -> None:
     deep = model.startswith("resnet")
@@ -310,13 +329,14 @@ def run(executor: Executor, rounds: int, each: int, found: list[float]) -> None:
         executor.close()
 
 
-def in_threads(hub: Hub, rounds: list[int], each: int) -> list[list[float]]:
+def in_threads(hub: Hub, rounds: list[int], each: int | list[int]) -> list[list[float]]:
+    many = each if isinstance(each, list) else [each] * len(rounds)
     found: list[list[float]] = [[] for _ in rounds]
     errors: list[Exception] = []
 
     def guarded(number: int) -> None:
         try:
-            run(executors[number], rounds[number], each, found[number])
+            run(executors[number], rounds[number], many[number], found[number])
         except FedtwinError as error:
             errors.append(error)
 
@@ -340,13 +360,14 @@ def test_one_run_trains_late_and_together() -> None:
     assert found == [3.0]
 
 
-def test_half_of_the_runs_are_trained_while_the_other_half_goes_on() -> None:
-    """Every batch has all that the waiting runs have asked for, and nothing of the others."""
+def test_a_batch_has_all_of_half_of_the_runs_or_more() -> None:
+    """Run k has 10^k tasks a round, so the digits of a batch's size tell whose tasks are in it."""
     for _ in range(20):
         fake = Fake()
-        assert in_threads(Hub(fake, 4), [5, 5, 5, 5], 3) == [[5.0]] * 4
-        assert sum(fake.batches) == 4 * 5 * 3
-        assert set(fake.batches) <= {3, 6, 9, 12}  # 3: one run, when the others are under way or have ended
+        assert in_threads(Hub(fake, 4), [5, 5, 5, 5], [1, 10, 100, 1000]) == [[5.0]] * 4
+        assert sum(fake.batches) == 5555
+        assert all(set(str(size)) <= {"0", "1"} for size in fake.batches)
+        assert str(fake.batches[0]).count("1") >= 2
 
 
 def test_a_batch_is_begun_behind_the_one_under_way_and_no_third() -> None:
@@ -420,9 +441,51 @@ def test_a_run_that_ends_while_it_is_trained_leaves_nothing() -> None:
             waiting.result(20)
     executors[0].close()
     slow.may_end.set()
-    _soon(lambda: not hub._under_way)
+    hub.join()
     assert slow.batches == [1]
+    assert not hub._under_way
     assert not hub._done
+
+
+def test_a_batch_behind_one_that_fails_is_not_begun() -> None:
+    """The GPU may be at its end: what is queued would only be in the way of the next group."""
+    slow = Slow()
+    hub = Hub(slow, 2)
+    executors = [hub.executor() for _ in range(2)]
+    for executor in executors:
+        executor.submit(0, MODEL, LESSON)
+    begin, held = slow.begin_training, threading.Event()
+
+    def fails(tasks: list[Task]) -> Callable[[], list[Trained]]:
+        begin(tasks)
+        assert held.wait(20)
+        raise RuntimeError("out of memory")
+
+    slow.begin_training = fails  # type: ignore[method-assign]
+    with ThreadPoolExecutor(2) as threads:
+        waiting = [threads.submit(executor.result, 0) for executor in executors]
+        _soon(lambda: hub._batches == 2)
+        held.set()
+        for one, executor in zip(waiting, executors, strict=True):
+            with pytest.raises(FedtwinError, match="out of memory"):
+                one.result(20)
+            executor.close()
+    hub.join()
+    assert slow.batches == [1]
+    assert not hub._under_way
+
+
+def test_a_run_that_is_closed_while_it_waits_ends() -> None:
+    hub = Hub(Slow(), 2)
+    executor, _ = (hub.executor() for _ in range(2))
+    executor.submit(0, MODEL, LESSON)
+    executor.submit(1, MODEL, LESSON)
+    with ThreadPoolExecutor(1) as threads:
+        waiting = threads.submit(executor.result, 0)
+        _soon(lambda: bool(hub._under_way))
+        executor.close()
+        with pytest.raises(FedtwinError, match="closed"):
+            waiting.result(20)
 
 
 def test_a_failure_reaches_every_run() -> None:
@@ -670,3 +733,19 @@ def test_the_one_by_one_trainer_takes_convolutions(tmp_path: Path) -> None:
 def test_a_users_network_on_the_gpu(tmp_path: Path) -> None:
     of = workload(tmp_path, f"{__name__}:strange")
     check(CudaExecutor(of), of, [7, 13, 20], 2, 1e-3, 1e-2)
+
+
+@needs_gpu
+def test_a_start_that_is_a_part_of_something_larger_is_loaded_as_it_is(tmp_path: Path) -> None:
+    """As a user's rule may make it: every third value of a vector three times as long, and one that begins in between."""
+    of = workload(tmp_path, "resnet18")
+    trainer = make_trainer(of, "mixed")
+    whole = torch.from_numpy(np.array(cast(Any, trainer.adopt(starts(of, 1)[0]).floats).cpu())).cuda()
+    strided = torch.stack([whole, 2 * whole, 3 * whole], 1)[:, 0]
+    shifted = torch.cat([whole[:1], whole])[1:]
+    assert not strided.is_contiguous() and shifted.data_ptr() % 16
+    lesson, counters = lessons(of, [9], 1)[0], starts(of, 1)[0].counters
+    found = [trainer.train([Task(Weights(cast(Any, one), counters), lesson)])[0] for one in (whole, strided, shifted)]
+    for other in found[1:]:
+        assert other.train_loss == found[0].train_loss
+        assert torch.equal(cast(Any, other.weights.floats), cast(Any, found[0].weights.floats))

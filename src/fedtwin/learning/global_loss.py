@@ -9,6 +9,7 @@ import torch
 from numpy.typing import NDArray
 
 from fedtwin.learning.binding import state_tensors
+from fedtwin.learning.chance import seeded
 from fedtwin.learning.executors.base import Workload
 from fedtwin.learning.layout import Weights
 from fedtwin.learning.local import EVALUATION_BATCH, Images, model_layout, outputs_of
@@ -50,8 +51,7 @@ class GlobalLoss:
         trained = [parameter for parameter in self._model.parameters() if parameter.requires_grad]
         gradients = [torch.zeros_like(parameter, dtype=torch.float64) for parameter in trained]
         loss = 0.0
-        with one_thread(), torch.enable_grad(), torch.random.fork_rng(devices=self._generators):
-            torch.manual_seed(0)
+        with one_thread(), torch.enable_grad(), seeded(0, self._generators):
             for first in range(0, len(self._owned), EVALUATION_BATCH):
                 batch, weight = (part[first : first + EVALUATION_BATCH] for part in (self._owned, self._weights))
                 outputs = outputs_of(self._model, self._images.normalised(self._images.x_train[batch]))

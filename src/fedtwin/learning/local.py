@@ -16,6 +16,7 @@ from torch import Tensor, nn
 
 from fedtwin.config import LearningConfig
 from fedtwin.learning.binding import Binding, state_tensors
+from fedtwin.learning.chance import seeded
 from fedtwin.learning.crops import cut
 from fedtwin.learning.data import Dataset
 from fedtwin.learning.layout import Entry, Layout, Weights, layout_of
@@ -122,8 +123,7 @@ class LocalTrainer:
         descent = Descent(self._objective, self._model.parameters(), self._parameters, self._gradient, lesson.rate)
         sizes = batch_sizes(order.shape[1], self._config.batch_size, pairs=self._pairs)
         losses = []
-        with torch.enable_grad(), torch.random.fork_rng(devices=[]):
-            torch.manual_seed(zlib.crc32(order.tobytes()))
+        with torch.enable_grad(), seeded(zlib.crc32(order.tobytes())):
             for batch, crops in batches_of(lesson, sizes):
                 self._gradient.zero_()
                 outputs = outputs_of(self._model, self._images.batch(batch, crops))
@@ -179,8 +179,7 @@ def measured_with_outputs(
     model: nn.Module, images: Images, objective: Objective, generators: Sequence[str] = ()
 ) -> tuple[Evaluated, Tensor]:
     loss, given = 0.0, []
-    with torch.random.fork_rng(devices=list(generators)):
-        torch.manual_seed(0)
+    with seeded(0, generators):
         for first in range(0, len(images.y_test), EVALUATION_BATCH):
             x, y = (part[first : first + EVALUATION_BATCH] for part in (images.x_test, images.y_test))
             outputs = outputs_of(model, images.normalised(x))
@@ -213,8 +212,8 @@ def trains_on_one(model: nn.Module, shape: tuple[int, ...], objective: Objective
     trained = [parameter for parameter in model.parameters() if parameter.requires_grad]
     model.train()
     try:
-        others = [device] if device.type != "cpu" else []
-        with torch.enable_grad(), torch.random.fork_rng(devices=others), warnings.catch_warnings():
+        others = [str(device)] if device.type != "cpu" else []
+        with torch.enable_grad(), seeded(0, others), warnings.catch_warnings():
             warnings.simplefilter("ignore")
             outputs = outputs_of(model, image)
             loss = objective.mean(outputs, no_target(objective, outputs))

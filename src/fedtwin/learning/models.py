@@ -1,7 +1,6 @@
 """The networks, by name; or a user's own, by ``module:factory``."""
 
 import math
-from threading import Lock
 
 import torch
 from torch import Tensor, nn
@@ -9,13 +8,13 @@ from torch.nn import functional
 
 from fedtwin.errors import FedtwinError
 from fedtwin.learning.binding import unfit
+from fedtwin.learning.chance import seeded
 from fedtwin.learning.sharing import shared_attributes, shared_state
 from fedtwin.usercode import load_object, sentence_of_error
 
 Shape = tuple[int, ...]
 MODELS = ("linear", "mlp", "tcn", "small-cnn", "resnet18", "resnet18-groupnorm")
 GROUPS = 8
-_ONE_AT_A_TIME = Lock()  # PyTorch's generator is global, and runs that share a GPU are threads
 
 
 def linear(shape: Shape, outputs: int) -> nn.Module:
@@ -117,8 +116,7 @@ FACTORIES = {"linear": linear, "mlp": mlp, "tcn": tcn, "small-cnn": small_cnn}
 
 def build_model(name: str, shape: Shape, outputs: int, seed: int, folder: str | None = None) -> nn.Module:
     """A freshly initialised network, the same for the same seed; checked to take the samples and to fit the targets."""
-    with _ONE_AT_A_TIME, torch.random.fork_rng(devices=[]):
-        torch.manual_seed(seed & 0x7FFF_FFFF_FFFF_FFFF)
+    with seeded(seed & 0x7FFF_FFFF_FFFF_FFFF):
         try:
             model = _build(name, shape, outputs, folder)
         except (RuntimeError, ValueError, TypeError) as error:

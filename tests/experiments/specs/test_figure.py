@@ -91,7 +91,7 @@ def test_a_figure_like_another_differs_in_what_it_says(figure: str) -> None:
     usual, other = (load_experiment(name).model_dump() for name in (figure.partition("-")[0], figure))
     assert {key for key in usual if usual[key] != other[key]} == {"figure", "title", "y_label", "profiles", "config"}
     assert other["config"] == usual["config"] | {"objective": {"energy_weight": 0.5}}
-    assert other["profiles"]["full"] == usual["profiles"]["full"] | {"seeds": 5}
+    assert other["profiles"]["full"] == usual["profiles"]["full"] | {"seeds": 5, "rounds": 3500}
 
 
 def test_sampling_begins_and_ends_where_it_says() -> None:

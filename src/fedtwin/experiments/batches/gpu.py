@@ -92,14 +92,17 @@ def _together(configs: Sequence[Config], places: Sequence[int]) -> Iterator[tupl
         finally:
             executors[k].close()
 
-    with warnings.catch_warnings(), _quick_turns(), ThreadPoolExecutor(len(places)) as threads:
-        warnings.simplefilter("ignore", FedtwinWarning)
-        futures = {threads.submit(run, place, k): place for k, place in enumerate(places)}
-        try:
-            for future in as_completed(futures):
-                yield futures[future], future.exception() or future.result()
-        finally:
-            hub.stop()
+    try:
+        with warnings.catch_warnings(), _quick_turns(), ThreadPoolExecutor(len(places)) as threads:
+            warnings.simplefilter("ignore", FedtwinWarning)
+            try:
+                futures = {threads.submit(run, place, k): place for k, place in enumerate(places)}
+                for future in as_completed(futures):
+                    yield futures[future], future.exception() or future.result()
+            finally:
+                hub.stop()
+    finally:
+        hub.join()
 
 
 @contextmanager

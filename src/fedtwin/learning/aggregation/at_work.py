@@ -104,6 +104,8 @@ class Rule:
         if tuple(new.shape) != tuple(model.shape) or new.dtype != model.dtype:
             found, needed = (f"shape {tuple(array.shape)} and {array.dtype}" for array in (new, model))
             raise self._fault(f"gives a model of {found} in {what}, not of {needed}")
+        if is_tensor(new) and new.device != model.device:
+            raise self._fault(f"gives a model on {new.device} in {what}, not on {model.device}")
         if not bool(new.isfinite().all() if is_tensor(new) else np.isfinite(new).all()):
             raise self._fault(f"gives a model in {what} that is not finite")
 

@@ -2,7 +2,7 @@
 
 A GPU is busy only when many clients train at once. Several runs (seeds and schemes of a comparison) therefore share one hub,
 each from a thread of its own: a batch is begun when half of the unfinished runs wait for results, and holds all of theirs. The
-other half goes on with its schedules meanwhile, and begins a batch behind it, so that the GPU never waits. Models stay there.
+other half goes on with its schedules meanwhile, and begins a batch behind it, so that the GPU hardly waits. Models stay there.
 """
 
 from collections.abc import Callable
@@ -74,6 +74,8 @@ class Hub:
                 raise KeyError(key)
             while key not in self._done:
                 self._raise_failure()
+                if key[0] in self._closed:
+                    raise FedtwinError("The executor is closed.")
                 if key not in self._under_way:
                     self._waiting.add(key[0])
                     self._begin_if_due()
@@ -103,6 +105,11 @@ class Hub:
             self._failure = self._failure or FedtwinError("it was stopped")
             self._changed.notify_all()
 
+    def join(self) -> None:
+        """Afterwards nothing of this hub is on its way to the GPU: another one may be made."""
+        self._beginner.shutdown(wait=True)
+        self._collector.shutdown(wait=True)
+
     def _begin_if_due(self) -> None:
         """Half of the unfinished runs wait, or all that are not under way: what these ask for is begun. With the lock."""
         if self._batches == MOST_BATCHES or not self._waiting:
@@ -121,6 +128,9 @@ class Hub:
         """It is always the same thread that does this: the GPU libraries have handles for every thread, and to make one while a
         step is being recorded is an error."""
         keys = [*tasks, *models]
+        if self._failure is not None:
+            self._over(keys, self._failure)
+            return
         try:
             trained = trainer.begin_training(list(tasks.values())) if tasks else list
             evaluated = trainer.begin_evaluation(list(models.values())) if models else list

@@ -8,6 +8,7 @@ from torch import Tensor, nn
 
 from fedtwin.config import LearningConfig
 from fedtwin.learning.binding import Binding
+from fedtwin.learning.chance import seeded
 from fedtwin.learning.executors.cuda_flat import FlatOrder, Task, Trainer, as_tensor, as_weights, on_its_way
 from fedtwin.learning.layout import Weights
 from fedtwin.learning.local import Evaluated, Images, Trained, batches_of, measured, model_layout, needs_pairs, outputs_of
@@ -63,8 +64,7 @@ class OneByOneTrainer(Trainer):
         descent = Descent(self._objective, self._model.parameters(), self._parameters, self._gradient, rate)
         total = torch.zeros((), device=self._device)
         sizes = batch_sizes(order.shape[1], self._config.batch_size, pairs=self._pairs)
-        with torch.enable_grad(), torch.random.fork_rng(devices=self._generators):
-            torch.manual_seed(zlib.crc32(order.tobytes()))
+        with torch.enable_grad(), seeded(zlib.crc32(order.tobytes()), self._generators):
             for batch, crops in batches_of(task.lesson, sizes, self._device):
                 self._gradient.zero_()
                 outputs = outputs_of(self._model, self._images.batch(batch, crops))

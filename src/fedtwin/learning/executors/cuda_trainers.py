@@ -40,6 +40,7 @@ MOST_AT_ONCE = 64
 MOST_AT_ONCE_PLAIN = 8
 ROOM = 8
 AGREEMENT = 1e-3
+WHOLE_BYTES = 16
 
 
 def make_trainer(workload: Workload, precision: Precision, device: str = "cuda") -> Trainer:
@@ -94,7 +95,9 @@ class Bench:
         self.graphs: dict[int, torch.cuda.CUDAGraph] = {}
 
     def load(self, starts: list[Tensor]) -> None:
+        """A model may be a part of something larger, as a user's rule has made it: the kernel takes none but whole ones."""
         clients = len(starts)
+        starts = [start if _is_whole(start) else start.clone(memory_format=torch.contiguous_format) for start in starts]
         if self.half.shape[1]:
             kernels().load(starts, self.floats, self.anchor, self.half)
         else:
@@ -103,6 +106,10 @@ class Bench:
         self.losses.zero_()
         for kept in self.state:
             kept[:clients] = 0.0
+
+
+def _is_whole(vector: Tensor) -> bool:
+    return vector.is_contiguous() and vector.data_ptr() % WHOLE_BYTES == 0
 
 
 class Ruler:
@@ -122,7 +129,7 @@ class Ruler:
         self.total.zero_()
 
 
-class Part(NamedTuple):
+class UnderWay(NamedTuple):
     """Clients that are trained together: their weights when they are through, and loss and finiteness of each, (2, clients)."""
 
     tasks: list[Task]
@@ -189,13 +196,13 @@ class StackedTrainer(Trainer):
     def begin_evaluation(self, models: list[Weights]) -> Callable[[], list[Evaluated]]:
         return as_evaluated([self._evaluate(as_tensor(model)) for model in models], len(self._images.y_test))
 
-    def _begin(self, tasks: list[Task]) -> Part:
+    def _begin(self, tasks: list[Task]) -> UnderWay:
         """All steps of these are on their way to the GPU."""
         lessons = [task.lesson for task in tasks]
         plan = make_plan([lesson.order for lesson in lessons], self._config.batch_size, pairs=self._pairs)
         floats, losses = self._descend([as_tensor(tasks[client].start) for client in plan.clients], plan, lessons)
         finite = torch.linalg.vector_norm(floats, float("inf"), dim=1).isfinite()
-        return Part(tasks, plan, floats, torch.stack([losses, finite.to(losses.dtype)]))
+        return UnderWay(tasks, plan, floats, torch.stack([losses, finite.to(losses.dtype)]))
 
     def _descend(self, starts: list[Tensor], plan: Plan, lessons: list[Lesson]) -> tuple[Tensor, Tensor]:
         """All steps of all clients. Returns their weights, and the sum of every client's losses."""

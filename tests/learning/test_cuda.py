@@ -4,7 +4,6 @@ import threading
 import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import replace
 from pathlib import Path
 from typing import Any, cast
 
@@ -19,9 +18,8 @@ from fedtwin.learning.crops import draw_crops
 from fedtwin.learning.data import load_dataset
 from fedtwin.learning.executors.base import Executor, Workload
 from fedtwin.learning.executors.cuda import CudaExecutor, CudaHub, Hub
-from fedtwin.learning.executors.cuda_descent import StepRule, descend, factors_of, numbers_of, rule_of
 from fedtwin.learning.executors.cuda_flat import Task, Trainer
-from fedtwin.learning.executors.cuda_network import Stack, convolution, kernels, norm, plain_batch_norm
+from fedtwin.learning.executors.cuda_network import Stack, plain_batch_norm
 from fedtwin.learning.executors.cuda_one_by_one import OneByOneTrainer
 from fedtwin.learning.executors.cuda_trainers import Precision, StackedTrainer, make_plan, make_trainer
 from fedtwin.learning.executors.serial import SerialExecutor
@@ -538,50 +536,6 @@ def test_every_optimiser_on_the_gpu_is_that_of_the_cpu(tmp_path: Path, model: st
     check(CudaExecutor(of, "float32"), of, RAGGED, 2, 5e-3 if training == "adam" else 1e-3, 0.1)
 
 
-def rule_for(training: str, **more: Any) -> StepRule:
-    return rule_of(LearningConfig(proximal=0.5, learning_rate=0.02, **{**TRAININGS[training], **more}))
-
-
-@needs_gpu
-@pytest.mark.parametrize("clip_norm", [0.0, 0.5])
-@pytest.mark.parametrize("training", ["schedule", "momentum", "decay", "adam", "usual"])
-def test_the_descent_kernel(training: str, clip_norm: float) -> None:
-    """Against plain PyTorch over five steps, each client with a rate of its own, the last elements not parameters."""
-    rule, size, wide = rule_for(training, clip_norm=clip_norm), 5000, 3000
-    rule = replace(rule, rate=None)
-    torch.manual_seed(0)
-    floats, anchor = (torch.randn(3, 6016, device="cuda") for _ in range(2))
-    half, plain = torch.zeros(3, wide, dtype=torch.bfloat16, device="cuda"), floats.clone()
-    states = [[torch.zeros_like(floats) for _ in range(rule.kept)] for _ in range(2)]
-    before = floats.clone()
-    for numbers in torch.from_numpy(numbers_of(rule, [0.02, 0.3, 0.01], 5)).cuda():
-        gradient = torch.randn_like(floats) * torch.tensor([[1.0], [1e-3], [10.0]], device="cuda")
-        kept = gradient.clone()
-        factors = factors_of(rule, gradient[:, :size])
-        kernels().descend(floats, anchor, gradient, half, states[0], numbers, factors, rule, size)
-        descend(rule, plain[:, :size], anchor[:, :size], gradient[:, :size], [one[:, :size] for one in states[1]], numbers)
-        assert torch.equal(gradient, kept)
-    assert torch.equal(floats[:, size:], before[:, size:]) and torch.equal(half, floats[:, :wide].bfloat16())
-    for client in range(3):
-        assert relative(floats[client, :size] - before[client, :size], plain[client, :size] - before[client, :size]) < 1e-4
-        for found, expected in zip(*states, strict=True):
-            assert relative(found[client], expected[client]) < 1e-5 and not found[client, size:].any()
-
-
-@needs_gpu
-def test_the_descent_kernel_gives_the_bits_it_gave_before_it_read_its_rate_from_memory() -> None:
-    from tests.learning import descent_as_it_was
-
-    rule, size = rule_for("clip", clip_norm=0.0), 5000
-    torch.manual_seed(0)
-    floats, anchor, gradient = (torch.randn(3, 5056, device="cuda") for _ in range(3))
-    half, expected = torch.zeros(3, 3000, dtype=torch.bfloat16, device="cuda"), floats.clone()
-    numbers = torch.from_numpy(numbers_of(rule, [0.02] * 3, 1)).cuda()[0]
-    cast(Any, descent_as_it_was).descend(expected, anchor, gradient, half.clone(), size, 0.02 * 0.5, 0.02)
-    kernels().descend(floats, anchor, gradient, half, [], numbers, None, rule, size)
-    assert torch.equal(floats, expected)
-
-
 @needs_gpu
 @pytest.mark.parametrize("training", ["schedule", "adam", "usual"])
 @pytest.mark.parametrize("precision", ["mixed", "float32"])
@@ -625,74 +579,6 @@ def test_mixed_precision_on_the_gpu_is_near_the_cpu(tmp_path: Path, model: str, 
     """
     of = workload(tmp_path, model, shape, batch_size=32, learning_rate=0.005)
     check(CudaExecutor(of), of, [70, 68, 40, 5], 1, 0.75, 0.9)
-
-
-def stack_on_the_gpu(tensors: dict[str, torch.Tensor], counts: list[int], *, fused: bool) -> Stack:
-    leaves = {n: t.clone().requires_grad_("running" not in n) for n, t in tensors.items()}
-    gradients = {n: torch.full_like(t, float("nan")) for n, t in tensors.items()} if fused else {}
-    halves = {"": torch.empty(0)} if fused else {}
-    return Stack(leaves, gradients, halves, torch.tensor(counts, dtype=torch.int32, device="cuda"), True)
-
-
-def relative(found: torch.Tensor, expected: torch.Tensor) -> float:
-    found, expected = found.detach(), expected.detach()
-    return float((found.double() - expected.double()).norm() / expected.double().norm())
-
-
-def real_images(counts: list[int], images: int) -> torch.Tensor:
-    return (torch.arange(images) < torch.tensor(counts)[:, None])[:, :, None, None, None].cuda()
-
-
-@needs_gpu
-@pytest.mark.parametrize(
-    ("inputs", "outputs", "side", "stride"), [(64, 64, 3, 1), (64, 128, 3, 2), (128, 256, 1, 2), (3, 64, 3, 1)]
-)
-@pytest.mark.parametrize("size", [(8, 8), (7, 9)])
-def test_the_convolution_kernels(inputs: int, outputs: int, side: int, stride: int, size: tuple[int, int]) -> None:
-    counts, module = [5, 1, 3], nn.Conv2d(inputs, outputs, side, stride, side // 2, bias=False)
-    real = real_images(counts, 5)
-    x = torch.where(real, torch.randn(3, 5, *size, inputs, device="cuda"), 0.0).bfloat16()
-    weight = (torch.randn(3, outputs, side, side, inputs, device="cuda") / (side * inputs**0.5)).bfloat16().float()
-    plain, fused = (stack_on_the_gpu({"weight": weight}, counts, fused=fused) for fused in (False, True))
-    if inputs >= 64:
-        fused.halves["weight"] = weight.bfloat16()
-    images, exact = x.clone().requires_grad_(), x.float().requires_grad_()
-    y, expected = convolution(module, "", images, fused), convolution(module, "", exact, plain)
-    pull = torch.where(real, torch.randn_like(expected), 0.0).bfloat16()
-    torch.autograd.backward([y, expected], [pull, pull.float()])
-    assert images.grad is not None and exact.grad is not None and plain.tensors["weight"].grad is not None
-    found = fused.gradients["weight"] if inputs >= 64 else fused.tensors["weight"].grad
-    assert found is not None
-    assert relative(y, expected) < 5e-3
-    assert relative(images.grad, exact.grad) < 5e-3
-    assert relative(found, plain.tensors["weight"].grad) < 1e-3
-
-
-@needs_gpu
-@pytest.mark.parametrize("module", [nn.BatchNorm2d(128), nn.GroupNorm(8, 128)], ids=["batch", "group"])
-@pytest.mark.parametrize("residual", [False, True])
-@pytest.mark.parametrize("relu", [False, True])
-def test_the_norm_kernels(module: nn.Module, residual: bool, relu: bool) -> None:
-    counts, shape = [5, 2, 3], (3, 5, 7, 9, 128)
-    real = real_images(counts, 5)
-    x, rest = (torch.randn(shape, device="cuda").add(0.5).bfloat16() for _ in range(2))
-    names = ["weight", "bias", "running_mean", "running_var"]
-    tensors = {name: torch.rand(3, 128, device="cuda") + 0.5 for name in names}
-    outcomes = []
-    for fused in (True, False):
-        stack = stack_on_the_gpu(tensors, counts, fused=fused)
-        leaves = [t.clone().to(torch.bfloat16 if fused else torch.float32).requires_grad_() for t in (x, rest)]
-        y = norm(module, "", leaves[0], stack, relu=relu, residual=leaves[1] if residual else None)
-        torch.manual_seed(0)
-        pull = torch.where(real, torch.randn(shape, device="cuda"), 0.0).bfloat16().to(y.dtype)
-        torch.autograd.backward([y], [pull])
-        gradients = stack.gradients if fused else {n: cast(torch.Tensor, stack.tensors[n].grad) for n in ("weight", "bias")}
-        buffers = [stack.tensors[n].detach() for n in names[2:]]
-        outcomes.append([torch.where(real, y, 0.0), leaves[0].grad, gradients["weight"], gradients["bias"], *buffers])
-        outcomes[-1] += [leaves[1].grad] if residual else []
-    for found, expected in zip(*outcomes, strict=True):
-        assert found is not None and expected is not None
-        assert relative(found, expected) < 1e-2
 
 
 @needs_gpu

@@ -12,10 +12,14 @@ ELEMENTS = 2048
 
 @triton.jit
 def _moments(
-    x, dy, y, mean, scale, sums, counts, rows_per_image, images,
-    C: tl.constexpr, SPLITS: tl.constexpr, BACKWARD: tl.constexpr, RELU: tl.constexpr, BR: tl.constexpr, BC: tl.constexpr,
+    x, dy, y, mean, scale, weight, bias, sums, counts, rows_per_image, images, stride,
+    C: tl.constexpr, SPLITS: tl.constexpr, BACKWARD: tl.constexpr, RELU: tl.constexpr, RESIDUAL: tl.constexpr,
+    BR: tl.constexpr, BC: tl.constexpr,
 ):  # fmt: skip
-    """Per channel Σ x and Σ x² of the real rows; backward: Σ g and Σ g x̂, where g is the gradient behind the ReLU."""
+    """Per channel Σ x and Σ x² of the real rows; backward: Σ g and Σ g x̂, where g is the gradient behind the ReLU.
+
+    Which values the ReLU has let through is worked out again from x, which is read anyway, unless a residual was added.
+    """
     client = tl.program_id(2).to(tl.int64)
     split = tl.program_id(1)
     c = tl.program_id(0) * BC + tl.arange(0, BC)
@@ -26,6 +30,8 @@ def _moments(
     if BACKWARD:
         centre = tl.load(mean + client * C + c)[None, :]
         spread = tl.load(scale + client * C + c)[None, :]
+        slope = spread * tl.load(weight + client * stride + c)[None, :]
+        shift = tl.load(bias + client * stride + c)[None, :]
     for start in range(split * BR, valid, SPLITS * BR):
         rows = start + tl.arange(0, BR)
         offsets = at + (rows * C)[:, None] + c[None, :]
@@ -33,8 +39,10 @@ def _moments(
         value = tl.load(x + offsets, mask=real, other=0.0).to(tl.float32)
         if BACKWARD:
             gradient = tl.load(dy + offsets, mask=real, other=0.0).to(tl.float32)
-            if RELU:
+            if RELU and RESIDUAL:
                 gradient = tl.where(tl.load(y + offsets, mask=real, other=0.0) > 0, gradient, 0.0)
+            elif RELU:
+                gradient = tl.where((value - centre) * slope + shift > 0, gradient, 0.0)
             first += gradient
             second += gradient * (value - centre) * spread
         else:
@@ -96,7 +104,8 @@ def _normalise(
 
 @triton.jit
 def _normalise_backward(
-    x, dy, y, dx, dresidual, mean, scale, weight, dbias, dweight, counts, elements_per_image, images, stride, gradient_stride,
+    x, dy, y, dx, dresidual, mean, scale, weight, bias, dbias, dweight, counts, elements_per_image, images, stride,
+    gradient_stride,
     C: tl.constexpr, RELU: tl.constexpr, RESIDUAL: tl.constexpr, BLOCK: tl.constexpr,
 ):  # fmt: skip
     """dx = weight · scale · (g − mean g − x̂ · mean g x̂), and g itself for the residual."""
@@ -109,12 +118,16 @@ def _normalise_backward(
     stored = i < images * elements_per_image
     at = client * images * elements_per_image + i
     gradient = tl.load(dy + at, mask=real, other=0.0).to(tl.float32)
-    if RELU:
-        gradient = tl.where(tl.load(y + at, mask=real, other=0.0) > 0, gradient, 0.0)
     spread = tl.load(scale + client * C + c)
-    normal = (tl.load(x + at, mask=real, other=0.0).to(tl.float32) - tl.load(mean + client * C + c)) * spread
+    slope = spread * tl.load(weight + client * stride + c)
+    centred = tl.load(x + at, mask=real, other=0.0).to(tl.float32) - tl.load(mean + client * C + c)
+    if RELU and RESIDUAL:
+        gradient = tl.where(tl.load(y + at, mask=real, other=0.0) > 0, gradient, 0.0)
+    elif RELU:
+        gradient = tl.where(centred * slope + tl.load(bias + client * stride + c) > 0, gradient, 0.0)
+    normal = centred * spread
     common = tl.load(dbias + client * gradient_stride + c) + normal * tl.load(dweight + client * gradient_stride + c)
-    value = (gradient - common / n) * spread * tl.load(weight + client * stride + c)
+    value = (gradient - common / n) * slope
     tl.store(dx + at, tl.where(real, value, 0.0).to(dx.dtype.element_ty), mask=stored)
     if RESIDUAL:
         tl.store(dresidual + at, gradient.to(dresidual.dtype.element_ty), mask=stored)
@@ -131,34 +144,21 @@ class BatchNorm(torch.autograd.Function):
         splits = _splits(images * pixels)
         sums = torch.empty(clients, splits, 2, channels, device=x.device)
         _moments[(channels // 64, splits, clients)](
-            x,
-            x,
-            x,
-            mean,
-            mean,
-            sums,
-            counts,
-            pixels,
-            images,
-            C=channels,
-            SPLITS=splits,
-            BACKWARD=False,
-            RELU=False,
-            BR=64,
-            BC=64,
-        )
+            x, x, x, mean, mean, weight, bias, sums, counts, pixels, images, weight.stride(0),
+            C=channels, SPLITS=splits, BACKWARD=False, RELU=False, RESIDUAL=False, BR=64, BC=64,
+        )  # fmt: skip
         _finish[(channels // 64, clients)](
             sums, mean[0], mean[1], running_mean, running_var, counts, pixels, running_mean.stride(0), momentum, eps,
             C=channels, SPLITS=splits, BACKWARD=False, BC=64,
         )  # fmt: skip
         y = normalise(x, residual, mean[0], mean[1], weight, bias, counts, relu)
-        ctx.save_for_backward(x, y, mean, weight, counts)
+        ctx.save_for_backward(x, y if relu and residual is not None else x, mean, weight, bias, counts)
         ctx.relu, ctx.residual, ctx.gradients = relu, residual is not None, (dweight, dbias)
         return y
 
     @staticmethod
     def backward(ctx, dy):
-        x, y, mean, weight, counts = ctx.saved_tensors
+        x, y, mean, weight, bias, counts = ctx.saved_tensors
         dweight, dbias = ctx.gradients
         dy = dy.contiguous()
         clients, images, height, width, channels = x.shape
@@ -166,8 +166,8 @@ class BatchNorm(torch.autograd.Function):
         splits = _splits(images * pixels)
         sums = torch.empty(clients, splits, 2, channels, device=x.device)
         _moments[(channels // 64, splits, clients)](
-            x, dy, y, mean[0], mean[1], sums, counts, pixels, images,
-            C=channels, SPLITS=splits, BACKWARD=True, RELU=ctx.relu, BR=64, BC=64,
+            x, dy, y, mean[0], mean[1], weight, bias, sums, counts, pixels, images, weight.stride(0),
+            C=channels, SPLITS=splits, BACKWARD=True, RELU=ctx.relu, RESIDUAL=ctx.residual, BR=64, BC=64,
         )  # fmt: skip
         _finish[(channels // 64, clients)](
             sums, dbias, dweight, mean, mean, counts, pixels, dbias.stride(0), 0.0, 0.0,
@@ -177,7 +177,7 @@ class BatchNorm(torch.autograd.Function):
         dresidual = torch.empty_like(x) if ctx.residual else None
         elements = pixels * channels
         _normalise_backward[(triton.cdiv(images * elements, ELEMENTS), clients)](
-            x, dy, y, dx, dx if dresidual is None else dresidual, mean[0], mean[1], weight, dbias, dweight, counts,
+            x, dy, y, dx, dx if dresidual is None else dresidual, mean[0], mean[1], weight, bias, dbias, dweight, counts,
             elements, images, weight.stride(0), dbias.stride(0),
             C=channels, RELU=ctx.relu, RESIDUAL=ctx.residual, BLOCK=ELEMENTS,
         )  # fmt: skip

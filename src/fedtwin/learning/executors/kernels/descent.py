@@ -60,8 +60,9 @@ def _descend(floats, anchor, gradient, half, first, second, numbers, factors, de
 
 def load(starts, floats, anchor, half):
     """The first clients are given these models; they must stay until the GPU has come so far, as its own memory does."""
-    addresses = torch.tensor([start.data_ptr() for start in starts], dtype=torch.int64).pin_memory()
-    addresses = addresses.to(floats.device, non_blocking=True)
+    addresses = torch.tensor([start.data_ptr() for start in starts], dtype=torch.int64)
+    if floats.is_cuda:
+        addresses = addresses.pin_memory().to(floats.device, non_blocking=True)
     grid = (triton.cdiv(floats.shape[1], ELEMENTS), len(starts))
     _load[grid](addresses, floats, anchor, half, floats.shape[1], half.shape[1], floats.stride(0), BLOCK=ELEMENTS)
 

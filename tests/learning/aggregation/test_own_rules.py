@@ -119,6 +119,18 @@ def test_it_mixes_the_tensors_of_a_gpu_as_well(tmp_path: Path) -> None:
     assert by_tensors.summary.test_loss == pytest.approx(simulate(config).summary.test_loss, rel=1e-3)
 
 
+def test_a_tensor_that_lies_elsewhere_ends_a_run_with_a_sentence(tmp_path: Path) -> None:
+    """As one that a rule has brought to the CPU would, of a model on a GPU."""
+    config = config_in(
+        tmp_path,
+        RULE.replace("return Speed(speed,", "return Speed(0.0 * model,").replace("model + 0.2 * speed", 'model.to("meta")'),
+    )
+    data = load_dataset("digits")
+    hub = Hub(make_trainer(make_workload(config, data.shape, data.outputs), "float32", "cpu"))
+    with pytest.raises(FedtwinError, match=r"'momentum:RULE' gives a model on meta in apply, not on cpu\.$"):
+        simulate(config, executor=hub.executor())
+
+
 @pytest.mark.parametrize(
     ("line", "words"),
     [

@@ -86,16 +86,18 @@ class Rule:
         answer = self._asked(what, function, *given)
         if not isinstance(answer, tuple) or len(answer) != 2:
             raise self._fault(f"gives a {type(answer).__name__} in {what}, not a pair of the next state and the next model")
+        new = answer[1]
+        stays = new is None or new is given[1]
+        if not stays:
+            self._require_a_model(what, new, model)
         if looks:
             if not all(map(same_bits, before, self._copies(model, state, model, *upload))):
                 raise self._fault(f"changes the state, the model or an upload in place in {what}: it must make new ones")
             again = self._asked(what, function, *given)
             if not all(map(same_bits, self._copies(model, *answer), self._copies(model, *again))):
                 raise self._fault(f"answers the same question in two ways in {what}: it may look at its arguments only")
-        new = answer[1]
-        if new is None or new is given[1]:
+        if stays:
             return answer[0], model
-        self._require_a_model(what, new, model)
         return answer[0], new if is_tensor(new) or new.flags.writeable else np.array(new)
 
     def _require_a_model(self, what: str, new: Any, model: Any) -> None:

@@ -75,16 +75,20 @@ def test_a_batch_in_parts_does_whole_seeds_first_and_goes_on_elsewhere(shared: l
     assert lines == [0, 0, 1, 1]
 
 
-def test_runs_that_differ_only_in_what_becomes_of_an_upload_share_it(shared: list[int]) -> None:
-    configs = [training(**changes) for changes in OTHER_AGGREGATIONS]
-    together = dict(simulate_on_gpu(configs))
-    assert shared == [len(configs)]
+def require_what_each_is_alone(configs: list[Config], together: dict[int, Any]) -> None:
     for place, config in enumerate(configs):
         ((_, alone),) = simulate_on_gpu([config])
         found = together[place]
         assert isinstance(found, Result) and isinstance(alone, Result), found
         for name, values in alone.weights.items():
             np.testing.assert_allclose(found.weights[name], values, rtol=1e-4, atol=1e-5)
+
+
+def test_runs_that_differ_only_in_what_becomes_of_an_upload_share_it(shared: list[int]) -> None:
+    configs = [training(**changes) for changes in OTHER_AGGREGATIONS]
+    together = dict(simulate_on_gpu(configs))
+    assert shared == [len(configs)]
+    require_what_each_is_alone(configs, together)
     assert shared == [len(configs)] + [1] * len(configs)
 
 
@@ -106,12 +110,7 @@ def test_runs_of_other_rates_share_it_where_no_recorded_step_has_one(shared: lis
     assert groups_of([*configs, *(training(**changes) for changes in warmed)]) == [[0, 1], [2], [3]]
     together = dict(simulate_on_gpu(configs))
     assert shared == [2]
-    for place, config in enumerate(configs):
-        ((_, alone),) = simulate_on_gpu([config])
-        found = together[place]
-        assert isinstance(found, Result) and isinstance(alone, Result), found
-        for name, values in alone.weights.items():
-            np.testing.assert_allclose(found.weights[name], values, rtol=1e-4, atol=1e-5)
+    require_what_each_is_alone(configs, together)
 
 
 def test_no_more_share_it_than_may_at_once() -> None:

@@ -1,6 +1,8 @@
 """A run that charges less than it does says so in one sentence, and one that charges what it does says nothing."""
 
+import re
 import warnings
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -55,6 +57,19 @@ def test_a_run_a_check_and_a_batch_say_it_of_the_real_network() -> None:
         run_batch(
             [Job(config), Job(config.model_copy(update={"run": config.run.model_copy(update={"seed": 4})})), Job(training())]
         )
+
+
+def test_the_least_that_any_device_pays_is_what_is_told_of(tmp_path: Path) -> None:
+    """Devices may have their own: ``radio.update_bits`` is then not what they pay."""
+    file = tmp_path / "mine.csv"
+    file.write_text("distance_m,samples,cpu_hz,update_bits\n50,80,1e9,8e6\n60,80,1e9,1e5\n", encoding="utf-8")
+    of_a_file = training(**{"fleet.file": str(file), "fleet.channels": 1})
+    drawn = training(**{"fleet.update_bits": [1e6, 9e6], "radio.update_bits": "model"})
+    for config, told in ((of_a_file, "update_bits of fleet.file = 100000"), (drawn, r"fleet.update_bits = 1e\+06")):
+        sentence = undercharged(config, 10**7)
+        assert sentence is not None and re.search(rf"has 1e\+07 bits, and {told} are charged", sentence)
+    assert undercharged(of_a_file, 200_000) is None and undercharged(drawn, 2_000_000) is None
+    assert undercharged(training(**{"radio.update_bits": "model"}), 10**9) is None
 
 
 def test_a_run_that_charges_what_it_does_says_nothing() -> None:

@@ -62,6 +62,17 @@ def test_what_is_written_is_read(tmp_path: Path) -> None:
     assert [path.name for path in tmp_path.iterdir()] == [CHECKPOINT_NAME]
 
 
+def test_models_of_the_same_floats_keep_their_own_counters(tmp_path: Path) -> None:
+    """BatchNorm counts batches also where a rule has left the weights what they were."""
+    floats = weights(1).floats
+    older, newer = (Weights(floats, np.array([count], np.int64)) for count in (3, 8))
+    write_checkpoint(tmp_path, replace(a_state(), model=newer, starts={4: older, 1: newer}), "hash")
+    found = read_checkpoint(tmp_path, "hash")
+    assert found is not None
+    held = (found.model, found.starts[4], found.starts[1])
+    assert [one.counters.tolist() for one in held if one is not None] == [[8], [3], [8]]
+
+
 def test_no_flipped_byte_is_ever_used(tmp_path: Path) -> None:
     write_checkpoint(tmp_path, a_state(), "hash")
     path = tmp_path / CHECKPOINT_NAME

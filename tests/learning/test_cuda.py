@@ -1,7 +1,9 @@
 """The GPU executor. What needs no GPU is tested everywhere: stacking, ragged batches, how runs wait for each other."""
 
+import gc
 import threading
 import time
+import weakref
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -474,7 +476,8 @@ def test_a_batch_behind_one_that_fails_is_not_begun() -> None:
 
 
 def test_a_run_that_is_closed_while_it_waits_ends() -> None:
-    hub = Hub(Slow(), 2)
+    slow = Slow()
+    hub = Hub(slow, 2)
     executor, _ = (hub.executor() for _ in range(2))
     executor.submit(0, MODEL, LESSON)
     executor.submit(1, MODEL, LESSON)
@@ -484,6 +487,39 @@ def test_a_run_that_is_closed_while_it_waits_ends() -> None:
         executor.close()
         with pytest.raises(FedtwinError, match="closed"):
             waiting.result(20)
+    slow.may_end.set()
+
+
+def test_a_failure_holds_nothing_of_what_failed() -> None:
+    """What a batch has put on the GPU is named by the frames of its error: the next group has to find that free."""
+
+    class Large:
+        pass
+
+    class Failing(Fake):
+        def begin_training(self, tasks: list[Task]) -> Callable[[], list[Trained]]:
+            large = Large()
+            there.append(weakref.ref(large))
+            try:
+                raise KeyError("inside")
+            except KeyError:
+                raise RuntimeError(f"out of memory beside {len(tasks)} and {large}") from None
+
+    there: list[weakref.ref[Large]] = []
+    gc.collect()
+    gc.disable()
+    try:
+        hub = Hub(Failing(), 1)
+        executor = hub.executor()
+        executor.submit(0, MODEL, LESSON)
+        with pytest.raises(FedtwinError, match="out of memory beside 1"):
+            executor.result(0)
+        executor.close()
+        hub.join()
+        assert len(there) == 1
+        assert there[0]() is None
+    finally:
+        gc.enable()
 
 
 def test_a_failure_reaches_every_run() -> None:

@@ -6,8 +6,9 @@ import pytest
 import torch
 
 from fedtwin.config import Config, build_config
-from fedtwin.errors import FedtwinError
-from fedtwin.learning.rates import rate_of
+from fedtwin.errors import FedtwinError, FedtwinWarning
+from fedtwin.learning.rates import past_the_schedule, rate_of
+from fedtwin.sim import simulate
 
 
 def training(rounds: int, mode: str = "async", **learning: Any) -> Config:
@@ -53,6 +54,32 @@ def test_its_rounds_are_those_of_the_run_unless_they_are_given() -> None:
     assert rates(run, 70) == rates(given, 70)
     rounds_of_fifteen = training(900, "sync", rate_schedule="cosine")
     assert rates(rounds_of_fifteen, 70) == rates(given, 70)
+
+
+def test_a_live_fleet_of_few_boards_makes_as_many_rounds_as_it_has() -> None:
+    """Rounds of three make 300 of 900 selections; without knowing of boards, the fleet of the configuration stands for them."""
+    few = build_config({}, {"run.rounds": 900, "run.mode": "sync", "live.start_with": 3})
+    assert few.rounds_of_the_schedule == 300
+    for changes in ({"live.start_with": 20}, {"live.time_scale": 1.0}, {}):
+        assert build_config({}, {"run.rounds": 900, "run.mode": "sync", **changes}).rounds_of_the_schedule == 60
+    small = {"fleet.devices": 4, "fleet.channels": 4, "live.time_scale": 1.0}
+    assert build_config({}, {"run.rounds": 900, "run.mode": "sync", **small}).rounds_of_the_schedule == 225
+
+
+def test_a_round_past_the_schedule_is_told_of() -> None:
+    config = training(500, rate_schedule="linear", rate_rounds=60)
+    assert past_the_schedule(config, 60) is None and past_the_schedule(training(500), 501) is None
+    sentence = past_the_schedule(config, 61)
+    assert sentence is not None and sentence.startswith("Round 61 is past the 60 rounds of learning.rate_schedule = 'linear': ")
+    assert f"the rate is {rate_of(config, 61):.2g} from here on" in sentence and sentence.count(". ") == 0
+
+
+def test_a_run_tells_of_it_once() -> None:
+    changes = {"learning.dataset": "digits", "learning.executor": "serial", "run.rounds": 40}
+    schedule = {"learning.rate_schedule": "cosine", "learning.rate_rounds": 20}
+    with pytest.warns(FedtwinWarning) as told:
+        simulate(build_config({}, {**changes, **schedule}))
+    assert [str(one.message)[:25] for one in told] == ["Round 21 is past the 20 r"]
 
 
 @pytest.mark.parametrize(

@@ -33,6 +33,9 @@ def one(outputs, targets):
 def worst(outputs, targets):
     return (outputs - targets).abs().max()
 
+def seldom(outputs, targets):
+    return (outputs - targets).abs().max() / (outputs.abs().max() > 1e9).float() * 0
+
 def descent(parameters, rate):
     return torch.optim.RMSprop(parameters, lr=rate)
 """
@@ -87,6 +90,22 @@ def test_classes_keep_their_accuracy(tmp_path: Path) -> None:
     result = trained(rows(tmp_path, "classification"), "classification", tmp_path / "run", executor="serial")
     assert result.summary.test_accuracy == result.summary.test_metric == result.evaluations[-1].test_accuracy
     assert read_summary(tmp_path / "run")["metric"] == "accuracy"
+
+
+def test_a_metric_that_is_no_number_is_not_had(tmp_path: Path) -> None:
+    """Records have nothing there, as JSON has no NaN, and no model is taken for the best one by it."""
+    (tmp_path / "own_objective.py").write_text(OWN, encoding="utf-8")
+    data = rows(tmp_path, "regression")
+    (tmp_path / "mine.toml").write_text(f"[learning]\ndataset = {data!r}\ntask = 'regression'\npartition = 'natural'\n")
+    own = {"learning.metric": "own_objective:seldom", "learning.metric_direction": "lower", "learning.average": "ema"}
+    config = load_config(
+        tmp_path / "mine.toml", {**FLEET, **own, "learning.executor": "serial", "learning.learning_rate": 0.01}
+    )
+    result = simulate(config, out=tmp_path / "run")
+    assert {one.test_metric for one in result.evaluations} == {one.plain_test_metric for one in result.evaluations} == {None}
+    assert all(one.test_loss is not None for one in result.evaluations)
+    assert "NaN" not in (tmp_path / "run" / "summary.json").read_text()
+    assert read_summary(tmp_path / "run")["test_metric"] is None
 
 
 @pytest.mark.parametrize("optimiser", ["momentum", "adam", "own_objective:descent"])

@@ -11,7 +11,7 @@ _ALONE = RLock()
 
 @contextmanager
 def seeded(seed: int, devices: Sequence[str] = ()) -> Iterator[None]:
-    """What is drawn inside is drawn from this seed, here and on these GPUs; afterwards the generators are as they were."""
+    """What is drawn inside is drawn from this seed, here and on these GPUs; afterwards their generators are as they were."""
     with _ALONE, torch.random.fork_rng(devices=list(devices)):
         torch.manual_seed(seed)
         yield

@@ -2,8 +2,10 @@
 
 from collections.abc import Hashable, Sequence
 from contextlib import suppress
+from pathlib import Path
 
 from fedtwin.config import Config, LearningConfig
+from fedtwin.config.fleet_csv import read_fleet_csv
 from fedtwin.errors import FedtwinError
 from fedtwin.formulas.terms import epochs_charged
 from fedtwin.learning.compression import upload_bits
@@ -50,13 +52,14 @@ def undercharged(config: Config, sent_bits: int) -> str | None:
 
     A network smaller than what is charged is not told of: the paper charges 1 MB whatever is trained.
     """
-    learning, paid_bits = config.learning, config.radio.update_bits
+    learning = config.learning
     if learning is None or config.live is not None:
         return None
     found = []
-    if paid_bits != "model" and sent_bits > TELLING * paid_bits:
+    setting, paid_bits = _least_paid(config)
+    if paid_bits is not None and sent_bits > TELLING * paid_bits:
         found.append(
-            f"an upload of learning.model = {learning.model!r} has {sent_bits:.3g} bits, and radio.update_bits = "
+            f"an upload of learning.model = {learning.model!r} has {sent_bits:.3g} bits, and {setting} = "
             f"{paid_bits:g} are charged"
         )
     if learning.local_epochs > epochs_charged(config):
@@ -65,6 +68,18 @@ def undercharged(config: Config, sent_bits: int) -> str | None:
             "(learning.charge_epochs = true charges every epoch)"
         )
     return f"Time and energy are those of a lighter training: {'; '.join(found)}." if found else None
+
+
+def _least_paid(config: Config) -> tuple[str, float | None]:
+    """The fewest bits that a device pays for, and what says so; None: those of the model."""
+    fleet, bits = config.fleet, config.radio.update_bits
+    if fleet.file is not None:
+        own = [row.own["update_bits"] for row in read_fleet_csv(Path(fleet.file)) if "update_bits" in row.own]
+        if own:
+            return "update_bits of fleet.file", min(own)
+    elif fleet.update_bits is not None:
+        return "fleet.update_bits", fleet.update_bits[0]
+    return "radio.update_bits", None if bits == "model" else bits
 
 
 def undercharged_among(configs: Sequence[Config]) -> str | None:

@@ -27,7 +27,7 @@ Arrays = Mapping[str, NDArray[Any]]
 
 
 def write_checkpoint(folder: Path, state: LearnerState, config_hash: str) -> None:
-    """Models that several devices hold in the same version are written once."""
+    """Models that several devices hold are written once; two of the same floats may have other counters."""
     gathered = state.aggregator
     arrays: dict[str, NDArray[Any]] = {
         "train_losses": np.array(state.train_losses, np.float64),
@@ -35,13 +35,13 @@ def write_checkpoint(folder: Path, state: LearnerState, config_hash: str) -> Non
         **{f"aggregator.{number}": array for number, array in enumerate(gathered.arrays)},
     }
     arrays |= {f"left_out.{device}": error for device, error in state.left_out.items()}
-    places: dict[int, str] = {}
+    places: dict[tuple[int, int], str] = {}
     holders: dict[str, str] = {}
     models = [("model", state.model), ("best", state.kept.best)]
     for holder, weights in [*models, *((str(device), start) for device, start in state.starts.items())]:
         if weights is None:
             continue
-        place = places.setdefault(id(weights.floats), f"weights.{len(places)}")
+        place = places.setdefault((id(weights.floats), id(weights.counters)), f"weights.{len(places)}")
         arrays[f"{place}.floats"], arrays[f"{place}.counters"] = weights.floats, weights.counters
         holders[holder] = place
     meta = json.dumps(

@@ -1,5 +1,6 @@
 """What is measured of a model while it is trained."""
 
+import math
 from typing import NamedTuple
 
 MEASURED = ("test_loss", "test_accuracy", "test_metric", "plain_test_loss", "plain_test_metric")
@@ -27,3 +28,8 @@ class Evaluation(NamedTuple):
     plain_test_loss: float | None = None
     plain_test_metric: float | None = None
     cost_spent: float | None = None
+
+
+def number_or_none(metric: float | None) -> float | None:
+    """What a metric of one's own gives that is no number is not had: a table has nothing there."""
+    return None if metric is None or math.isnan(metric) else metric

@@ -20,7 +20,7 @@ from fedtwin.learning.card import fit_of
 from fedtwin.learning.charges import undercharged
 from fedtwin.learning.compression import compressor_of, upload_bits
 from fedtwin.learning.elsewhere import require_the_same_elsewhere
-from fedtwin.learning.evaluation import Evaluation
+from fedtwin.learning.evaluation import Evaluation, number_or_none
 from fedtwin.learning.executors import Executor, make_executor, make_workload
 from fedtwin.learning.global_loss import GlobalLoss
 from fedtwin.learning.kept import KeptModel
@@ -28,6 +28,8 @@ from fedtwin.learning.layout import Floats, Weights
 from fedtwin.learning.lessons import lesson_of
 from fedtwin.learning.local import Trained
 from fedtwin.learning.notices import drawn_more_than_once, notices, variances_out_of_bounds
+from fedtwin.learning.passed_over import passed_over
+from fedtwin.learning.rates import past_the_schedule
 from fedtwin.learning.shares import shares_of
 from fedtwin.learning.tasks import task_of
 from fedtwin.learning.trial import errors_as_sentences
@@ -104,7 +106,7 @@ class Learner:
             warnings.warn(sentence, FedtwinWarning, stacklevel=2)
         self.layout, initial = workload.initial()
         charge = undercharged(config, upload_bits(self.layout, config.learning))
-        for told in (charge, variances_out_of_bounds(self._learning, self._rule, self.layout)):
+        for told in (charge, variances_out_of_bounds(self._learning, self._rule, self.layout), passed_over(config)):
             if told is not None:
                 warnings.warn(told, FedtwinWarning, stacklevel=2)
         self._compressor = compressor_of(config.learning, self.layout)
@@ -122,7 +124,7 @@ class Learner:
         self._evaluating: list[Evaluating] = []
         self._kept = KeptModel()
         self._keys = 0
-        self._told_of_few = False
+        self._told_of_few = self._told_of_the_rate = False
         self._version = 0
         self._uploads = 0
         self._next_evaluation = 0
@@ -158,6 +160,9 @@ class Learner:
             self._told_of_few = True
             sentence = drawn_more_than_once(self._learning, device, samples, len(self._shares[device]))
             warnings.warn(sentence, FedtwinWarning, stacklevel=2)
+        if not self._told_of_the_rate and (told := past_the_schedule(self._config, round_)) is not None:
+            self._told_of_the_rate = True
+            warnings.warn(told, FedtwinWarning, stacklevel=2)
         if self.replaying:
             self._in_flight[device] = Download(round_, 0, None, -1, samples)
             return
@@ -334,10 +339,11 @@ class Learner:
                     f"learning.learning_rate = {self._learning.learning_rate:g} diverges: the model's loss on the test set in "
                     f"round {evaluation.round} is not finite; the records up to there are kept, try a smaller rate."
                 )
-            accuracy = outcome.test_metric if self._task.is_accuracy else None
-            told = evaluation._replace(test_loss=outcome.test_loss, test_accuracy=accuracy, test_metric=outcome.test_metric)
+            metric = number_or_none(outcome.test_metric)
+            accuracy = metric if self._task.is_accuracy else None
+            told = evaluation._replace(test_loss=outcome.test_loss, test_accuracy=accuracy, test_metric=metric)
             if self._config.averages:
-                told = told._replace(plain_test_loss=plain.test_loss, plain_test_metric=plain.test_metric)
+                told = told._replace(plain_test_loss=plain.test_loss, plain_test_metric=number_or_none(plain.test_metric))
             self._evaluations.append(told)
             self._kept.measured(told, served, self._task.direction)
 

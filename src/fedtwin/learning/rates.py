@@ -24,3 +24,15 @@ def rate_of(config: Config, round_: int) -> float:
     return learning.learning_rate * (
         1.0 - share if learning.rate_schedule == "linear" else (1.0 + math.cos(math.pi * share)) / 2
     )
+
+
+def past_the_schedule(config: Config, round_: int) -> str | None:
+    """A sentence where the rate has fallen to nothing, and trainings go on: they hardly move the model."""
+    learning = config.learning
+    if learning is None or learning.rate_schedule == "constant" or round_ <= config.rounds_of_the_schedule:
+        return None
+    return (
+        f"Round {round_} is past the {config.rounds_of_the_schedule} rounds of learning.rate_schedule = "
+        f"{learning.rate_schedule!r}: the rate is {rate_of(config, round_):.2g} from here on, and what is trained hardly moves "
+        "the model; learning.rate_rounds says over how many rounds it falls."
+    )

@@ -33,3 +33,13 @@ def test_what_a_file_of_devices_stands_in_place_of_is_told(tmp_path: Path) -> No
     )
     with pytest.warns(FedtwinWarning, match="without effect"):
         simulate(ignored)
+
+
+def test_what_a_range_stands_in_place_of_is_told() -> None:
+    ranges = {"fleet.max_power_w": [0.5, 1.0], "fleet.cycles_per_sample": [1e6, 2e6]}
+    assert check(load_config(overrides=ranges)) == []
+    ignored = {**ranges, "radio.max_power_w": 0.25, "compute.cycles_per_sample": 3e6, "radio.update_bits": 4e6}
+    assert check(load_config(overrides=ignored)) == [
+        "radio.max_power_w = 0.25, compute.cycles_per_sample = 3e+06: without effect, the devices drawn by a range of [fleet] "
+        "have their own."
+    ]

@@ -187,3 +187,8 @@ def test_settings_that_would_be_passed_over_are_one_sentence(changes: dict[str, 
     with pytest.raises(FedtwinError) as told:
         load_config(overrides=changes)
     assert words in str(told.value)
+
+
+@pytest.mark.parametrize(("share", "size", "sent"), [(0.1, 30, 3), (0.1, 31, 4), (1e-9, 30, 1), (0.5, 1, 1), (0.1, 0, 0)])
+def test_one_entry_at_least_is_sent_and_never_more_than_there_are(share: float, size: int, sent: int) -> None:
+    assert np.count_nonzero(arrived("top-k", np.arange(1, size + 1, dtype=np.float32), share)) == sent

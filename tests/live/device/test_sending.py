@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from fedtwin.config import Config, LearningConfig
+from fedtwin.config import Config, LearningConfig, replace_settings
 from fedtwin.learning.compression import compressor_of
 from fedtwin.learning.layout import Floats, Weights, layout_of
 from fedtwin.live.device.calibration import trained_by, try_training
@@ -108,3 +108,18 @@ def test_what_a_command_has_trained_is_compressed_for_it(tmp_path: Path) -> None
     tried = try_training(trainer, config, 40, 1e9, lambda: float(next(clock)))
     assert tried.update_bytes == codec_of(config).size != len(update.body) and tried.fits(config)
     assert not tried.fits(config_of("none")) and trained_by(config).endswith("sent as top-k of 0.01")
+
+
+def test_what_is_left_out_outlives_a_setting_that_is_changed_in_the_run_and_no_other() -> None:
+    config = config_of("top-k")
+    before, model = Sending(config), CODEC.encode(START)
+    packed = before.packed(model, trained())
+    before.sent(packed)
+    goes_on = before.packed(model, trained()).body
+    for setting, value in {"run.rounds": 7, "learning.learning_rate": 0.5}.items():
+        changed = replace_settings(config, {setting: value})
+        assert before.under(changed).packed(model, trained()).body == goes_on
+    for setting, other in {"run.seed": 7, "learning.top_k": 0.2, "learning.model": "linear"}.items():
+        config_of_another = replace_settings(config, {setting: other})
+        first = Sending(config_of_another).packed(model, trained()).body
+        assert before.under(config_of_another).packed(model, trained()).body == first != goes_on

@@ -4,12 +4,15 @@ import json
 import sys
 import threading
 from pathlib import Path
+from types import SimpleNamespace
+from typing import cast
 
 import numpy as np
 import pytest
 
 from fedtwin.config import Config, build_config
 from fedtwin.errors import FedtwinError
+from fedtwin.live.device.sending import Sending
 from fedtwin.live.device.torch_trainer import TorchTrainer
 from fedtwin.live.device.trainers import (
     CommandTrainer,
@@ -19,6 +22,7 @@ from fedtwin.live.device.trainers import (
     require_sensing,
     train_on,
 )
+from fedtwin.live.device.work import TaskWork
 from fedtwin.live.wire.protocol import Own
 from fedtwin.live.wire.tensors import Codec
 from tests.conftest import LIMIT_S, until
@@ -159,3 +163,16 @@ def test_pytorch_trains_the_same_way_every_time() -> None:
 def test_pytorch_must_be_prepared() -> None:
     with pytest.raises(TrainingError, match="not prepared"):
         TorchTrainer("press-1", None, None, None).train(b"", 1)
+
+
+@pytest.mark.parametrize("loss", [float("nan"), float("inf")])
+def test_a_training_that_has_diverged_is_the_devices_to_tell(loss: float) -> None:
+    """Its weights may still be finite: the edge server would mix them in."""
+
+    class Diverging(NoTrainer):
+        def train_on(self, model: bytes, round_: int, samples: int) -> Update:  # noqa: ARG002
+            return Update(model, loss)
+
+    work = SimpleNamespace(_trainer=Diverging(40), _sending=Sending(Config()), _samples=50)
+    with pytest.raises(TrainingError, match=rf"^the training loss is {loss:g}: its learning rate may be too large$"):
+        TaskWork._trained(cast(TaskWork, work), b"model", 1, 40)

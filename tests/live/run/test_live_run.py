@@ -301,4 +301,7 @@ def test_a_device_needs_no_policy_of_ones_own(tmp_path: Path, monkeypatch: pytes
 def test_what_only_a_simulation_has_is_refused_before_anything_is_made(tmp_path: Path) -> None:
     with pytest.raises(FedtwinError, match=r"learning\.record_gradient = true is for simulations only"):
         begun(tmp_path / "run", **{"learning.dataset": "digits", "learning.record_gradient": True})
+    for setting in ("learning.executor", "learning.device"):
+        with pytest.raises(FedtwinError, match=r"executor and learning\.device = 'cuda' are for simulations only"):
+            begun(tmp_path / "run", **{"learning.dataset": "digits", setting: "cuda"})
     assert not list(tmp_path.iterdir())

@@ -13,6 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fedtwin.errors import FedtwinError
+from fedtwin.learning.aggregation import aggregation_of
 from fedtwin.live.run import events, opening
 from fedtwin.live.run.core import Core
 from fedtwin.live.run.live_run import LiveRun
@@ -164,9 +165,10 @@ class Driver:
             "objective.max_time_s": self.chance.uniform(0.5, 3.0),
             "objective.max_energy_j": self.chance.uniform(0.5, 3.0),
             "learning.learning_rate": self.chance.uniform(0.01, 0.1),
-            "learning.mixing": self.chance.uniform(0.1, 1.0),
             "live.stop_after_s": self.chance.uniform(1.0, 100.0),
         }
+        if "mixing" in aggregation_of(self.core.config).reads:
+            values["learning.mixing"] = self.chance.uniform(0.1, 1.0)
         if self.chance.random() < 0.5:
             self.live.change(*self.chance.choice([*values.items()]))
 

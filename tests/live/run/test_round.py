@@ -185,3 +185,37 @@ def test_the_twin_and_the_rows_of_a_run_in_rounds_are_read_back(tmp_path: Path) 
     assert (run.summary["rounds"], run.summary["drops"], run.summary["uploads_applied"]) == (9, 3, 6)
     assert run.summary["mean_time_s"] == pytest.approx(0.3)
     live.close()
+
+
+ROLLING = """
+from fedtwin.learning.aggregation import Aggregator, no_state
+
+def apply(state, model, upload, settings):
+    return state, model + 0.25 * upload.weights
+
+def close_round(state, model, settings):
+    return state, 2.0 * model
+
+RULE = Aggregator(no_state, apply, close_round, modes=("sync",))
+"""
+
+
+def test_a_model_that_goes_on_in_an_empty_round_is_a_version_of_its_own(tmp_path: Path) -> None:
+    """A rule may change the model when nobody came in time: two models must not be called the same."""
+    (tmp_path / "rolling.py").write_text(ROLLING, encoding="utf-8")
+    own = {"learning.aggregation": "rolling:RULE", "code.folder": str(tmp_path), "learning.average": "none"}
+    live = begun(tmp_path / "run", **SYNC, **{"run.sync_timeout_s": 0.3}, **own)
+    for task in opened(live):
+        assert deliver(live, task, weights(1.0)) is None
+    assert live.close_round()
+    for task in opened(live):
+        live.commit(live.core.drop(live.core.open[task.token], live.now_s()))
+    assert live.close_round()
+    np.testing.assert_array_equal(live.model.weights.floats, 3.0)
+    closed = [event for event in of_kind(tmp_path / "run", events.Closed) if isinstance(event, events.Closed)]
+    assert [(event.version, event.changed) for event in closed] == [(1, True), (2, True)]
+    live.close()
+    again = opening.resume(tmp_path / "run")
+    np.testing.assert_array_equal(again.model.weights.floats, live.model.weights.floats)
+    assert again.core.version == 2
+    again.close()

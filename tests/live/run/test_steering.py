@@ -276,15 +276,32 @@ def test_what_cannot_be_set_is_refused_by_name(tmp_path: Path, setting: str, val
     live.close()
 
 
-def test_every_setting_of_the_table_can_be_set(tmp_path: Path) -> None:
-    live = begun(tmp_path / "run")
+@pytest.mark.parametrize("staleness", ["polynomial", "hinge", "constant"])
+def test_every_setting_of_the_table_can_be_set_where_it_changes_something(tmp_path: Path, staleness: str) -> None:
+    live = begun(tmp_path / "run", **{"learning.staleness": staleness})
     play(live, 3)
+    of_the_others = {"learning.staleness_exponent": "polynomial", "learning.hinge_a": "hinge", "learning.hinge_b": "hinge"}
     for setting in SETTABLE:
-        live.change(setting, 1)
         section, _, key = setting.partition(".")
-        assert getattr(getattr(live.core.config, section), key) == 1
+        if of_the_others.get(setting, staleness) != staleness:
+            whose = f"of staleness = {of_the_others[setting]!r}, not of {staleness!r}"
+            with pytest.raises(FedtwinError, match=rf"^{setting} = 1 would change nothing: it is {whose}\.$"):
+                live.change(setting, 1)
+            assert setting not in live.core.changed
+        else:
+            live.change(setting, 1)
+            assert getattr(getattr(live.core.config, section), key) == 1
     assert same_when_replayed(live)
     resumed(live).close()
+
+
+def test_a_rate_that_the_rule_does_not_read_is_refused(tmp_path: Path) -> None:
+    live = begun(tmp_path / "run", **{"learning.aggregation": "window"})
+    with pytest.raises(
+        FedtwinError, match=r"^learning\.mixing = 0\.5 would change nothing: it is not of aggregation = 'window'"
+    ):
+        live.change("learning.mixing", 0.5)
+    live.close()
 
 
 def test_fewer_rounds_end_the_run_and_more_let_it_go_on(tmp_path: Path) -> None:

@@ -28,6 +28,7 @@ from fedtwin.experiments.batches.journal import Journal, open_journal, read_jour
 from fedtwin.experiments.batches.pools import require_no_worker
 from fedtwin.learning.charges import UploadSizes, undercharged_among
 from fedtwin.learning.notices import notices_of
+from fedtwin.learning.passed_over import passed_over_among
 from fedtwin.records.files import CODE_NAME
 from fedtwin.sim import impossible_min_mean_samples
 from fedtwin.usercode import keep_sources
@@ -158,7 +159,7 @@ def _warn_once(jobs: Sequence[Job]) -> None:
     if sentences:
         more = f" ({len(sentences)} of {len(jobs)} runs ask for too much.)" if len(sentences) > 1 else ""
         warnings.warn(sentences[0] + more, FedtwinWarning, stacklevel=3)
-    for sentence in _of_the_data(jobs):
+    for sentence in (*_of_the_data(jobs), *passed_over_among([job.config for job in jobs])):
         warnings.warn(sentence, FedtwinWarning, stacklevel=3)
     if sentence := undercharged_among([job.config for job in jobs]):
         warnings.warn(sentence, FedtwinWarning, stacklevel=3)

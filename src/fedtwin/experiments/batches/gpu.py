@@ -39,6 +39,7 @@ def lines_on_gpu(jobs: Sequence[Job], until_s: float | None = None) -> Generator
                 yield line_of_failure(job.key, reason_of(result))
             else:
                 yield line_of(job.key, job.config, result, result.identity)
+            del result  # an error holds what lay on the GPU, where the next group is about to be
 
 
 def simulate_on_gpu(
@@ -77,7 +78,7 @@ def groups_of(configs: Sequence[Config]) -> list[list[int]]:
 
 
 def _together(configs: Sequence[Config], places: Sequence[int]) -> Iterator[tuple[int, Result | BaseException]]:
-    from fedtwin.learning.executors.cuda import CudaHub
+    from fedtwin.learning.executors.cuda import CudaHub, without_frames
 
     try:
         hub = CudaHub(_workload(configs[places[0]]), len(places))
@@ -98,7 +99,11 @@ def _together(configs: Sequence[Config], places: Sequence[int]) -> Iterator[tupl
             try:
                 futures = {threads.submit(run, place, k): place for k, place in enumerate(places)}
                 for future in as_completed(futures):
-                    yield futures[future], future.exception() or future.result()
+                    failure = future.exception()
+                    if isinstance(failure, FedtwinError):  # of others the frames say where the user's code failed
+                        without_frames(failure)
+                    yield futures[future], future.result() if failure is None else failure
+                    del failure
             finally:
                 hub.stop()
     finally:

@@ -3,7 +3,8 @@
 from fedtwin.config import Config, without_effect
 from fedtwin.learning.aggregation import aggregation_of
 from fedtwin.learning.charges import charged, undercharged_among
-from fedtwin.learning.notices import notices_of
+from fedtwin.learning.notices import notices_of, variances_out_of_bounds
+from fedtwin.learning.passed_over import passed_over
 from fedtwin.sim import impossible_min_mean_samples
 from fedtwin.sim.run import load_parts
 
@@ -22,10 +23,11 @@ def _check_learning(config: Config) -> list[str]:
     from fedtwin.world.fleet import make_fleet
 
     assert config.learning is not None
-    aggregation_of(config)
+    rule = aggregation_of(config)
     data = load_dataset(config.learning.dataset, config.learning, ("test",))
     workload = make_workload(config, data.shape, data.outputs)
-    workload.network()
+    layout, _ = workload.initial()
     workload.check([device.least_samples for device in make_fleet(config)])
     charge = undercharged_among([config])
-    return [*notices_of(config), *([charge] if charge else [])]
+    told = (charge, variances_out_of_bounds(config.learning, rule, layout), passed_over(config))
+    return [*notices_of(config), *(one for one in told if one)]

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from fedtwin.errors import FedtwinError
-from fedtwin.learning.aggregation.base import Aggregator, Mixing, Upload
+from fedtwin.learning.aggregation.base import Aggregator, Mixing, Upload, with_these_only
 from fedtwin.learning.aggregation.held import Held, Holder, Move, UnholdableError, in_memory, is_tensor, same_bits
 from fedtwin.usercode import sentence_of_error
 
@@ -29,7 +29,9 @@ class Rule:
         self, name: str, aggregator: Aggregator, settings: Mixing, *, trusted: bool = False, doubted: bool = False
     ) -> None:
         self.name, self.needs_start, self.extrapolates = name, aggregator.needs_start, aggregator.extrapolates
-        self._rule, self._settings, self._trusted = aggregator, settings, trusted
+        self.reads = aggregator.reads
+        self._rule, self._trusted = aggregator, trusted
+        self._settings = settings if trusted else with_these_only(settings, aggregator.reads)
         self._holder = Holder(aggregator)
         self._answers, self._chance, self._share = 0, random.Random(0), 1.0 if doubted else SHARE_OF_LATER_LOOKS
 

@@ -33,6 +33,7 @@ class AveragedRule:
 
     def __init__(self, rule: Rule, half_life: float) -> None:
         self.name, self.needs_start, self.extrapolates = rule.name, rule.needs_start, rule.extrapolates
+        self.reads = rule.reads
         self._rule, self._half_life = rule, half_life
 
     def init(self, model: Any) -> Averaged:

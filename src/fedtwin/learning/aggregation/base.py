@@ -4,7 +4,7 @@ Models and uploads are flat vectors of float32: NumPy's on the CPU and in an edg
 operators that both have, changes nothing in place, and looks at nothing but its arguments.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple, get_args
 
@@ -28,6 +28,9 @@ class Upload(NamedTuple):
     round: int
 
 
+STALENESS = ("staleness", "staleness_exponent", "hinge_a", "hinge_b")
+
+
 class Mixing(NamedTuple):
     """What a rule is told: the settings of ``[learning]`` that speak of mixing, and those it has declared for itself."""
 
@@ -39,6 +42,8 @@ class Mixing(NamedTuple):
     buffer_size: int
     own: Any = ()
 
+
+SETTINGS_READ = tuple(name for name in Mixing._fields if name != "own")
 
 Init = Callable[[Any, Mixing], Any]
 Apply = Callable[[Any, Any, Upload, Mixing], tuple[Any, Any]]
@@ -56,7 +61,8 @@ class Aggregator:
 
     ``settings`` is a NamedTuple class of numbers or words with defaults, found in ``settings.own``. ``needs_start`` asks for
     the model an upload started from. ``modes`` says for which ``run.mode`` the rule is. ``extrapolates`` says that a new model
-    may lie far beyond the model and all uploads: a run tells where that is no good.
+    may lie far beyond the model and all uploads: a run tells where that is no good. ``reads`` names the settings of
+    ``[learning]`` that the rule looks at: a run tells of one that was set and is not among them.
     """
 
     init: Init
@@ -66,6 +72,7 @@ class Aggregator:
     needs_start: bool = False
     modes: tuple[Mode, ...] = get_args(Mode)
     extrapolates: bool = False
+    reads: tuple[str, ...] = SETTINGS_READ
 
     def __post_init__(self) -> None:
         for name in ("init", "apply", "close_round"):
@@ -76,6 +83,25 @@ class Aggregator:
             check_schema("settings", self.settings, SETTINGS_OF)
         if not isinstance(self.modes, tuple) or not self.modes or not set(self.modes) <= set(get_args(Mode)):
             raise FedtwinError(f"modes = {self.modes!r} is not allowed: it must be a tuple of {' and '.join(get_args(Mode))}.")
+        if not isinstance(self.reads, tuple) or not set(self.reads) <= set(SETTINGS_READ):
+            raise FedtwinError(
+                f"reads = {self.reads!r} is not allowed: it must be a tuple of some of {', '.join(SETTINGS_READ)}."
+            )
+
+
+def with_these_only(settings: Mixing, reads: Sequence[str]) -> Mixing:
+    """The same settings; a rule that looks at one that its ``reads`` does not name is told so, with file and line."""
+    hidden = frozenset(SETTINGS_READ) - frozenset(reads)
+
+    class Declared(Mixing):
+        __slots__ = ()
+
+        def __getattribute__(self, name: str) -> Any:
+            if name in hidden:
+                raise AttributeError(f"settings.{name} is not among the rule's reads = {tuple(reads)!r}")
+            return super().__getattribute__(name)
+
+    return Declared(*settings) if hidden else settings
 
 
 def no_state(model: Any, settings: Mixing) -> tuple[()]:  # noqa: ARG001

@@ -66,4 +66,4 @@ def remembered(last: dict[int, Any], total: Total, changes: dict[int, Any], int8
     return last, total
 
 
-RULE = Aggregator(init, apply, settings=Calibration, needs_start=True, extrapolates=True)
+RULE = Aggregator(init, apply, settings=Calibration, needs_start=True, extrapolates=True, reads=("mixing", "buffer_size"))

@@ -5,7 +5,7 @@ FedAsync draws the model towards w_n, and so back to where the device started; t
 
 from typing import Any
 
-from fedtwin.learning.aggregation.base import Aggregator, Mixing, Upload, no_state
+from fedtwin.learning.aggregation.base import STALENESS, Aggregator, Mixing, Upload, no_state
 from fedtwin.learning.aggregation.staleness import staleness_weight
 
 
@@ -14,4 +14,4 @@ def apply(state: Any, model: Any, upload: Upload, settings: Mixing) -> tuple[Any
     return state, model + weight * (upload.weights - upload.start)
 
 
-RULE = Aggregator(no_state, apply, needs_start=True, extrapolates=True)
+RULE = Aggregator(no_state, apply, needs_start=True, extrapolates=True, reads=("mixing", *STALENESS))

@@ -67,4 +67,4 @@ def rate_of(delay: int, steps: Steps) -> float:
     return steps.rate / delay if steps.delay == "ratio" else min(steps.rate, 1.0 / delay)
 
 
-RULE = Aggregator(init, apply, settings=Steps, needs_start=True, extrapolates=True)
+RULE = Aggregator(init, apply, settings=Steps, needs_start=True, extrapolates=True, reads=("buffer_size",))

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from fedtwin.learning.aggregation.base import Aggregator, Mixing, Upload, no_state
+from fedtwin.learning.aggregation.base import STALENESS, Aggregator, Mixing, Upload, no_state
 from fedtwin.learning.aggregation.blend import blend
 from fedtwin.learning.aggregation.staleness import staleness_weight
 
@@ -12,4 +12,4 @@ def apply(state: Any, model: Any, upload: Upload, settings: Mixing) -> tuple[Any
     return state, blend(1.0 - weight, model, weight, upload.weights)
 
 
-RULE = Aggregator(no_state, apply)
+RULE = Aggregator(no_state, apply, reads=("mixing", *STALENESS))

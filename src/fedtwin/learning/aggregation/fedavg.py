@@ -25,4 +25,4 @@ def close_round(state: Sums, model: Any, settings: Mixing) -> tuple[Sums, Any]: 
     return Sums(), None if state.weights is None else state.weights / state.samples
 
 
-RULE = Aggregator(init, apply, close_round, modes=("sync",))
+RULE = Aggregator(init, apply, close_round, modes=("sync",), reads=())

@@ -43,4 +43,4 @@ def close_round(state: Speed, model: Any, settings: Mixing) -> tuple[Speed, Any]
     return Speed(speed, sums), model + settings.own.rate * speed
 
 
-RULE = Aggregator(init, apply, close_round, settings=Momentum, modes=("sync",), extrapolates=True)
+RULE = Aggregator(init, apply, close_round, settings=Momentum, modes=("sync",), extrapolates=True, reads=())

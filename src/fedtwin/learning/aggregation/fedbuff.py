@@ -2,7 +2,7 @@
 
 from typing import Any, NamedTuple
 
-from fedtwin.learning.aggregation.base import Aggregator, Mixing, Upload
+from fedtwin.learning.aggregation.base import STALENESS, Aggregator, Mixing, Upload
 from fedtwin.learning.aggregation.staleness import staleness_weight
 
 
@@ -25,4 +25,4 @@ def apply(state: Buffer, model: Any, upload: Upload, settings: Mixing) -> tuple[
     return Buffer(), model + (settings.mixing / held) * changes
 
 
-RULE = Aggregator(init, apply, needs_start=True)
+RULE = Aggregator(init, apply, needs_start=True, reads=("mixing", "buffer_size", *STALENESS))

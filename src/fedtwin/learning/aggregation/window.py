@@ -18,4 +18,4 @@ def apply(state: tuple[Any, ...], model: Any, upload: Upload, settings: Mixing) 
     return last, sum(others, first) / len(last)
 
 
-RULE = Aggregator(no_state, apply, settings=Window)
+RULE = Aggregator(no_state, apply, settings=Window, reads=())

@@ -1,6 +1,6 @@
 """The k entries of the change that are largest in size, as they are, with their places: the others are 0.
 
-k is ``learning.top_k`` of the entries, rounded up. Of entries of the same size the first ones are taken.
+k is ``learning.top_k`` of the entries, rounded up, one at least. Of entries of the same size the first ones are taken.
 """
 
 import math
@@ -15,7 +15,7 @@ from fedtwin.learning.layout import Floats
 
 def count(sizes: Sizes, share: float) -> int:
     """k"""
-    return math.ceil(round(share * sum(sizes), 6))  # 0.1 · 30 is 3
+    return min(max(math.ceil(round(share * sum(sizes), 6)), 1), sum(sizes))  # 0.1 · 30 is 3
 
 
 def parts(sizes: Sizes, share: float) -> dict[str, Part]:

@@ -95,8 +95,8 @@ class Hub:
                 self._trainer = None
                 self._beginner.shutdown(wait=False)
                 self._collector.shutdown(wait=False)
-                if torch.cuda.is_available():
-                    torch.cuda.empty_cache()
+                if self._batches == 0:
+                    _free_the_cache()
             self._changed.notify_all()
 
     def stop(self) -> None:
@@ -109,6 +109,7 @@ class Hub:
         """Afterwards nothing of this hub is on its way to the GPU: another one may be made."""
         self._beginner.shutdown(wait=True)
         self._collector.shutdown(wait=True)
+        _free_the_cache()
 
     def _begin_if_due(self) -> None:
         """Half of the unfinished runs wait, or all that are not under way: what these ask for is begun. With the lock."""
@@ -150,7 +151,7 @@ class Hub:
             self._under_way.difference_update(keys)
             self._batches -= 1
             if isinstance(found, BaseException):
-                self._failure = self._failure or found
+                self._failure = self._failure or without_frames(found)
             else:
                 outcomes = zip(keys, found, strict=True)
                 self._done.update((key, outcome) for key, outcome in outcomes if key[0] not in self._closed)
@@ -161,6 +162,17 @@ class Hub:
         if self._failure is not None:
             reason = f"{type(self._failure).__name__}: {self._failure}".splitlines()[0]
             raise FedtwinError(f"Training on the GPU failed: {reason}.") from self._failure
+
+
+def without_frames(error: BaseException) -> BaseException:
+    """The same error, which no longer holds what lay on the GPU when it was raised."""
+    error.__cause__ = error.__context__ = None
+    return error.with_traceback(None)
+
+
+def _free_the_cache() -> None:
+    if torch.cuda.is_available():
+        torch.cuda.empty_cache()
 
 
 class RunExecutor:

@@ -95,8 +95,16 @@ class Bench:
         self.graphs: dict[int, torch.cuda.CUDAGraph] = {}
 
     def load(self, starts: list[Tensor]) -> None:
-        """A model may be a part of something larger, as a user's rule has made it: the kernel takes none but whole ones."""
+        """A model may be a part of something larger, as a user's rule has made it: the kernel takes none but whole ones.
+
+        It takes addresses, so it would read past the end of a vector that is shorter.
+        """
         clients = len(starts)
+        for start in starts:
+            if (start.shape, start.dtype, start.device) != (self.floats[0].shape, self.floats.dtype, self.floats.device):
+                raise ValueError(
+                    f"a model of {tuple(start.shape)} {start.dtype} on {start.device} where others are on the bench"
+                )
         starts = [start if _is_whole(start) else start.clone(memory_format=torch.contiguous_format) for start in starts]
         if self.half.shape[1]:
             kernels().load(starts, self.floats, self.anchor, self.half)
@@ -336,9 +344,10 @@ class StackedTrainer(Trainer):
             return
         if ruler.graph is None:
             self._measured(ruler, ruler.x, ruler.y)  # as for a step: what is made when first used must be there
-            ruler.graph = torch.cuda.CUDAGraph()
-            with torch.cuda.graph(ruler.graph, capture_error_mode="thread_local"):
+            graph = torch.cuda.CUDAGraph()
+            with torch.cuda.graph(graph, capture_error_mode="thread_local"):
                 ruler.total += self._measured(ruler, ruler.x, ruler.y)
+            ruler.graph = graph
         ruler.graph.replay()
 
     def _measured(self, ruler: Ruler, x: Tensor, y: Tensor) -> Tensor:

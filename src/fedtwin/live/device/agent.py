@@ -48,6 +48,7 @@ class Agent:
         self._planned_samples: int | None = None
         self._heartbeat_s = 5.0
         self._work: TaskWork | None = None
+        self._sending: Sending | None = None
         self._stop, self._wake = asyncio.Event(), asyncio.Event()
         self._subscriptions: list[Subscription] = []
         self._welcome: Welcome | None = None
@@ -123,6 +124,7 @@ class Agent:
             watts = config.radio.max_power_w
             say(logging.INFO, "upload energy is modelled with radio.max_power_w; --max-power-w says another", watts=watts)
         require_sensing(self._options.trainer, planner.own)
+        self._sending = Sending(config) if self._sending is None else self._sending.under(config)
         self._work = TaskWork(
             self._transport,
             self._subjects,
@@ -131,7 +133,7 @@ class Agent:
             trainer=self._options.trainer,
             planner=planner,
             meter=self._meter,
-            sending=Sending(config),
+            sending=self._sending,
             samples=self._samples,
             time_scale=welcome.time_scale,
             ready=self._require_normalisation,

@@ -244,6 +244,8 @@ class TaskWork:
     def _trained(self, model: bytes, round_: int, samples: int) -> tuple[Update, Packed]:
         """The training, and what is sent of it; it is the device's work to make it small."""
         update = train_on(self._trainer, model, round_, samples, self._samples)
+        if update.train_loss is not None and not math.isfinite(update.train_loss):
+            raise TrainingError(f"the training loss is {update.train_loss:g}: its learning rate may be too large")
         return update, self._sending.packed(model, update.body)
 
     async def _wait_unless_dropped(self, seconds: float) -> None:

@@ -332,7 +332,7 @@ class LiveRun:
             return False
         uploads = core.current.uploads
         mixed = model.round_mixed(uploads)
-        version = core.version + bool(uploads)
+        version = core.version + bool(uploads or mixed.changed)
         kept = model.save_round(core.round, version, mixed)
         closed = core.close_round(at_s, version, changed=mixed.changed, state=kept)
         self.commit(closed.model_copy(update={"model_sha256": model.sha256}))

@@ -32,10 +32,15 @@ def begin(folder: Path, config: Config, run: str, initial: bytes, *, clock: Cloc
         config = config.model_copy(update={"learning": learning})
     Core(config)  # what is not for a live fleet is said before anything is made
     aggregation_of(config)
-    if config.learning is not None and config.learning.record_gradient:
-        raise FedtwinError(
-            "learning.record_gradient = true is for simulations only: it needs the samples of all devices in one place."
-        )
+    if config.learning is not None:
+        if config.learning.record_gradient:
+            raise FedtwinError(
+                "learning.record_gradient = true is for simulations only: it needs the samples of all devices in one place."
+            )
+        if "cuda" in (config.learning.executor, config.learning.device):
+            raise FedtwinError(
+                "learning.executor and learning.device = 'cuda' are for simulations only: every board trains on what it has."
+            )
     require_new(folder)
     draft = folder.with_name(f".{folder.name}.draft")
     try:

@@ -6,6 +6,8 @@ from typing import Any
 from fedtwin.config import Config, replace_settings
 from fedtwin.errors import FedtwinError
 from fedtwin.formulas.cost import cost
+from fedtwin.learning.aggregation import aggregation_of
+from fedtwin.learning.passed_over import why_unread
 from fedtwin.live.run.facts import Facts
 from fedtwin.live.run.round import LEAST_COST_OF_NOTHING
 from fedtwin.twin.update import grown_otherwise, recharged
@@ -73,7 +75,9 @@ def check_settable(config: Config, setting: str, value: Any) -> None:
         raise FedtwinError(f"{setting} cannot be changed: the run has no [learning].")
     if not isinstance(value, int | float):
         raise FedtwinError(f"{setting} = {value!r} is not allowed: it must be a number.")
-    config_with(config, {setting: value})
+    changed = config_with(config, {setting: value})
+    if setting in OF_THE_RULE and (why := why_unread(changed, aggregation_of(changed), setting.partition(".")[2])):
+        raise FedtwinError(f"{setting} = {value} would change nothing: it is {why}.")
 
 
 def check_limit(facts: Facts, setting: str, value: float) -> None:

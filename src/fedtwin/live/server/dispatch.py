@@ -6,6 +6,7 @@ from contextlib import suppress
 
 from pydantic import ValidationError
 
+from fedtwin.learning.rates import past_the_schedule
 from fedtwin.live.logs import say
 from fedtwin.live.run import events
 from fedtwin.live.server.context import EdgeContext
@@ -23,6 +24,7 @@ class Dispatcher:
         self._objects: dict[int, str] = {}
         self._losses = context.storage_losses
         self._passed_at = 0.0
+        self._told_of_the_rate = False
         self._questions: set[asyncio.Task[None]] = set()
         self._putting = asyncio.Lock()
 
@@ -114,9 +116,15 @@ class Dispatcher:
         event = core.answered(asked, answer, context.ports.chance.token(), run.now_s())
         run.commit(event)
         if isinstance(event, events.Dispatched):
+            self._tell_of_the_rate(event.round)
             await self._send(name, event)
         else:
             say(logging.DEBUG, "declined", device=name, round=asked.round, reason=event.reason)
+
+    def _tell_of_the_rate(self, round_: int) -> None:
+        if not self._told_of_the_rate and (told := past_the_schedule(self._core.config, round_)) is not None:
+            self._told_of_the_rate = True
+            say(logging.WARNING, told)
 
     async def _send(self, name: str, sent: events.Dispatched) -> None:
         """Lost on the way, it is a task whose deadline passes."""

@@ -3,6 +3,7 @@
 import logging
 import shutil
 import tomllib
+import warnings
 from collections.abc import Callable, Coroutine, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
@@ -12,10 +13,13 @@ from typing import Any
 
 from fedtwin.config import CodeConfig, Config, replace_settings
 from fedtwin.config.data_files import is_file_of_data
-from fedtwin.errors import FedtwinError, ServedElsewhereError
+from fedtwin.errors import FedtwinError, FedtwinWarning, ServedElsewhereError
+from fedtwin.learning.aggregation import aggregation_of
 from fedtwin.learning.charges import with_update_bits
 from fedtwin.learning.compression import upload_bits
 from fedtwin.learning.layout import Layout
+from fedtwin.learning.notices import variances_out_of_bounds
+from fedtwin.learning.passed_over import passed_over
 from fedtwin.live.broker.process import Broker
 from fedtwin.live.event_loop import StopSignals, run_until_stopped
 from fedtwin.live.logs import say
@@ -208,14 +212,33 @@ def _begun(out: Path, config: Config, name: str, initial: Path | None) -> LiveRu
             layout, weights = read_model(initial.read_bytes(), str(initial))
         except OSError as error:
             raise FedtwinError(f"--initial {str(initial)!r} cannot be read: {error.strerror}.") from None
-        return opening.begin(out, _charged(config, layout), name, Codec(layout).encode(weights))
+        return _opened(out, config, name, layout, Codec(layout).encode(weights))
     if find_spec("torch") is None or config.learning is None:
         what = "[learning] in the configuration" if config.learning is None else "PyTorch (pip install 'fedtwin[learn]')"
         raise FedtwinError(f"The run needs a model to start from: --initial FILE.safetensors, or {what}.")
     outputs, model = initial_model_of(config)
     if is_file_of_data(config.learning.dataset):  # a board may lack the last class
         config = replace_settings(config, {"learning.outputs": outputs})
-    return opening.begin(out, _charged(config, read_model(model, "initial")[0]), name, model)
+    return _opened(out, config, name, read_model(model, "initial")[0], model)
+
+
+def _opened(out: Path, config: Config, name: str, layout: Layout, model: bytes) -> LiveRun:
+    """What is legal and changes nothing, or is of no use, is told when the run is there."""
+    run = opening.begin(out, _charged(config, layout), name, model)
+    for sentence in _sentences_about(run.config, layout):
+        warnings.warn(sentence, FedtwinWarning, stacklevel=3)
+    return run
+
+
+def _sentences_about(config: Config, layout: Layout) -> list[str]:
+    learning = config.learning
+    if learning is None:
+        return []
+    stops, most = None, learning.most_refusals
+    if most:
+        stops = f"learning.most_refusals = {most} is without effect: a live run leaves out who sends what it refuses."
+    told = (stops, passed_over(config), variances_out_of_bounds(learning, aggregation_of(config), layout))
+    return [sentence for sentence in told if sentence is not None]
 
 
 def _charged(config: Config, layout: Layout) -> Config:

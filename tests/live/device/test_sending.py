@@ -110,16 +110,16 @@ def test_what_a_command_has_trained_is_compressed_for_it(tmp_path: Path) -> None
     assert not tried.fits(config_of("none")) and trained_by(config).endswith("sent as top-k of 0.01")
 
 
-def test_what_is_left_out_outlives_a_setting_that_is_changed_in_the_run_and_no_other() -> None:
-    config = config_of("top-k")
-    before, model = Sending(config), CODEC.encode(START)
+def test_what_is_left_out_outlives_a_setting_that_is_changed_in_the_run_and_not_the_run() -> None:
+    config, one, other = config_of("top-k"), "1" * 64, "2" * 64
+    before, model = Sending(config, one), CODEC.encode(START)
     packed = before.packed(model, trained())
     before.sent(packed)
-    goes_on = before.packed(model, trained()).body
-    for setting, value in {"run.rounds": 7, "learning.learning_rate": 0.5}.items():
-        changed = replace_settings(config, {setting: value})
-        assert before.under(changed).packed(model, trained()).body == goes_on
-    for setting, other in {"run.seed": 7, "learning.top_k": 0.2, "learning.model": "linear"}.items():
-        config_of_another = replace_settings(config, {setting: other})
-        first = Sending(config_of_another).packed(model, trained()).body
-        assert before.under(config_of_another).packed(model, trained()).body == first != goes_on
+    goes_on, first = before.packed(model, trained()).body, packed.body
+    changed = replace_settings(config, {"learning.learning_rate": 0.5})
+    assert before.under(changed, one).packed(model, trained()).body == goes_on != first
+    for identity in (other, None):
+        assert before.under(config, identity).packed(model, trained()).body == first
+    unnamed = Sending(config)
+    unnamed.sent(packed)
+    assert unnamed.under(config, None).packed(model, trained()).body == first

@@ -16,6 +16,7 @@ from fedtwin.live.run.live_run import LiveRun
 from fedtwin.live.server.context import EdgeContext
 from fedtwin.live.server.membership import Membership
 from fedtwin.live.wire.nats_transport import connect
+from fedtwin.live.wire.protocol import Hello, Subjects, Welcome
 from fedtwin.live.wire.settings import shipped_code
 from tests.live.brokers import running, until
 from tests.live.run.test_live_run import CODEC, weights
@@ -86,6 +87,33 @@ def test_it_is_not_sent_to_who_has_it_or_does_not_accept_it(
     trainer = Reader(has_code=has_code)
     joined(run, tmp_path, trainer, CodeRules(accept=accept), ships=True)
     assert trainer.read == "" and "d0" in run.core.members
+
+
+@pytest.mark.parametrize("compress", ["none", "top-k"])
+def test_a_device_that_keeps_what_it_left_out_hears_which_run_this_is(tmp_path: Path, compress: str) -> None:
+    async def scene(url: str, run: LiveRun) -> Welcome:
+        transport = await connect([url], name="edge", credentials=None, insecure=False)
+        asking = await connect([url], name="d0", credentials=None, insecure=False)
+        try:
+            await Membership(EdgeContext(run, transport)).open()
+            subject = Subjects("main").hello("d0")
+            return Welcome.model_validate_json(await asking.request(subject, Hello().encoded(), timeout_s=5.0))
+        finally:
+            await asking.close()
+            await transport.close()
+
+    heard = []
+    with running(tmp_path) as broker:
+        for folder in ("one", "two"):
+            config = build_config({}, {"learning.compress": compress, "learning.dataset": "digits"})
+            live = opening.begin(tmp_path / folder, config, "main", CODEC.encode(weights(0.0)))
+            try:
+                heard.append(asyncio.run(scene(broker.url, live)).identity)
+                assert live.core.began is not None
+                assert heard[-1] == (None if compress == "none" else live.core.began.identity)
+            finally:
+                live.close()
+    assert compress == "none" or heard[0] != heard[1]
 
 
 def test_an_edge_server_that_was_not_told_to_ships_nothing(run: LiveRun, tmp_path: Path) -> None:

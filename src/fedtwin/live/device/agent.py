@@ -124,7 +124,8 @@ class Agent:
             watts = config.radio.max_power_w
             say(logging.INFO, "upload energy is modelled with radio.max_power_w; --max-power-w says another", watts=watts)
         require_sensing(self._options.trainer, planner.own)
-        self._sending = Sending(config) if self._sending is None else self._sending.under(config)
+        identity, before = welcome.identity, self._sending
+        self._sending = Sending(config, identity) if before is None else before.under(config, identity)
         self._work = TaskWork(
             self._transport,
             self._subjects,

@@ -8,7 +8,6 @@ from fedtwin.config import Config
 from fedtwin.errors import FedtwinError
 from fedtwin.learning.layout import Floats
 from fedtwin.live.device.trainers import TrainingError
-from fedtwin.live.wire.settings import is_the_same_run
 from fedtwin.live.wire.tensors import Codec, UnfitError, read_model
 from fedtwin.live.wire.updates import update_codec_of
 
@@ -23,14 +22,14 @@ class Packed(NamedTuple):
 class Sending:
     """The uploads of one device in one run. What a compression leaves out is added to the next one, for as long as it runs."""
 
-    def __init__(self, config: Config) -> None:
-        self._config, self._learning = config, config.learning
+    def __init__(self, config: Config, identity: str | None = None) -> None:
+        self._identity, self._learning = identity, config.learning
         self._left_out: Floats | None = None
 
-    def under(self, config: Config) -> "Sending":
-        """With what was left out so far, where these settings are those of the same run, changed while it goes on."""
-        found = Sending(config)
-        if is_the_same_run(self._config, config):
+    def under(self, config: Config, identity: str | None) -> "Sending":
+        """With what was left out so far, where these are settings of the same run, changed while it goes on."""
+        found = Sending(config, identity)
+        if identity is not None and identity == self._identity:
             found._left_out = self._left_out
         return found
 

@@ -67,8 +67,15 @@ class Membership:
                 fleet_is_drawn=self._run.config.fleet.file is None,
                 normalisation=self._core.normalisation,
                 code=self._context.code if hello.code else None,
+                identity=self._identity,
             ),
         )
+
+    @property
+    def _identity(self) -> str | None:
+        """Where a device keeps what it left out; one of an earlier version knows neither and refuses the settings."""
+        learning, began = self._run.config.learning, self._core.began
+        return began.identity if began is not None and learning is not None and learning.compress != "none" else None
 
     async def _drop(self, name: str) -> None:
         """Unread; the others have their turn now and then."""

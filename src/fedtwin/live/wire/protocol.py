@@ -22,6 +22,7 @@ UPLOAD_SLACK_BYTES = 65536  # an upload may be so much larger than the model: ot
 Token = Annotated[str, Field(pattern=r"^[0-9a-f]{32}$")]
 Source = Literal["measured", "modelled"]
 Text = Annotated[str, Field(max_length=500)]
+Identity = Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")]
 MOST_SECONDS, MOST_JOULES = 1e9, 1e12
 Seconds = Annotated[float, Field(ge=0, le=MOST_SECONDS)]
 Joules = Annotated[float, Field(ge=0, le=MOST_JOULES)]
@@ -196,6 +197,7 @@ class Welcome(Message):
 
     ``normalisation`` is the run's, once it has gathered one; where the settings have it, it stands there.
     ``code``: the source of the run's own model by its path, where that was wanted and the operator ships it.
+    ``identity`` (``Began.identity``) tells the run from others of its name, where devices keep what a compression left out.
     """
 
     accepted: bool
@@ -206,6 +208,7 @@ class Welcome(Message):
     fleet_is_drawn: bool = True
     normalisation: Normalised | None = None
     code: dict[Annotated[str, Field(max_length=300)], str] | None = Field(None, max_length=MOST_FILES)
+    identity: Identity | None = None
 
 
 class Ask(Message):
@@ -340,7 +343,7 @@ class Order(Message):
     setting: Annotated[str, Field(max_length=100)] | None = None
     value: Any = None
     person: Annotated[str, Field(max_length=200)] | None = None
-    identity: Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")] | None = None
+    identity: Identity | None = None
 
     @model_validator(mode="after")
     def _what_it_is_about(self) -> "Order":

@@ -28,23 +28,6 @@ OF_LATER_VERSIONS = (
 """Settings that devices of earlier versions do not know: they get them only where they are not what was always done."""
 
 
-CHANGED_IN_A_RUN = ("run.rounds", "learning.learning_rate")
-"""What devices are told of anew while a run goes on (``fedtwin admin set``): it is the same run with others of these."""
-
-
-def is_the_same_run(config: Config, other: Config) -> bool:
-    """Whether one may be the other, changed while it went on."""
-    return _but_what_changes(config) == _but_what_changes(other)
-
-
-def _but_what_changes(config: Config) -> dict[str, Any]:
-    settings = config.model_dump(mode="json", exclude={"code": {"folder"}})
-    for setting in CHANGED_IN_A_RUN:
-        section, _, key = setting.partition(".")
-        (settings[section] or {}).pop(key, None)
-    return settings
-
-
 def shared_settings(config: Config) -> dict[str, Any]:
     """The configuration as devices and workers get it, without what lies here only: files, and an aggregation rule.
 

@@ -15,6 +15,7 @@ from fedtwin.experiments.specs.checking import check
 from fedtwin.learning.aggregation import Aggregator, Upload, aggregation_of, load_aggregator, mixing_of, no_state
 from fedtwin.learning.aggregation.base import SETTINGS_READ
 from fedtwin.learning.passed_over import passed_over, passed_over_among
+from fedtwin.live.run.settable import check_settable
 from fedtwin.registry import AGGREGATORS
 from fedtwin.sim import simulate
 from fedtwin.testing import check_aggregator
@@ -113,6 +114,42 @@ def test_a_rule_of_ones_own_is_held_to_what_it_says_it_reads() -> None:
     sentence = r"fails in apply: AttributeError: settings\.mixing is not among the rule's reads = \('buffer_size',\) \(.*line"
     with pytest.raises(FedtwinError, match=sentence):
         check_aggregator(Aggregator(no_state, halves, reads=("buffer_size",)))
+
+
+def by_place(state: Any, model: Any, upload: Upload, settings: Any) -> Any:
+    mixing, *_ = settings
+    return state, (1.0 - mixing) * model + mixing * upload.weights
+
+
+def by_number(state: Any, model: Any, upload: Upload, settings: Any) -> Any:
+    return state, (1.0 - settings[0]) * model + settings[0] * upload.weights
+
+
+def as_dictionary(state: Any, model: Any, upload: Upload, settings: Any) -> Any:
+    mixing = settings._asdict()["mixing"]
+    return state, (1.0 - mixing) * model + mixing * upload.weights
+
+
+@pytest.mark.parametrize("apply", [by_place, by_number, as_dictionary])
+def test_a_rule_that_says_what_it_reads_reads_it_by_name(apply: Any) -> None:
+    """By their places it would see all of them."""
+    check_aggregator(Aggregator(no_state, apply))
+    sentence = r"fails in apply: TypeError: the settings are read by name: a rule with reads = \('mixing',\) .*line"
+    with pytest.raises(FedtwinError, match=sentence):
+        check_aggregator(Aggregator(no_state, apply, reads=("mixing",)))
+
+
+def test_what_a_rule_of_ones_own_does_with_a_staleness_is_its_own_affair(tmp_path: Path) -> None:
+    """It may look at ``hinge_a`` in a function of its own, whatever ``staleness`` says."""
+    (tmp_path / "mine.py").write_text(
+        "from fedtwin.learning.aggregation import Aggregator, no_state\n"
+        "def apply(state, model, upload, settings):\n"
+        "    return state, model + (upload.weights - model) / (1.0 + settings.hinge_a)\n"
+        "RULE = Aggregator(no_state, apply, reads=('hinge_a',))\n"
+    )
+    config = training(**{"code.folder": str(tmp_path), "learning.aggregation": "mine:RULE", "learning.hinge_a": 3.0})
+    assert passed_over(config) is None and passed_over(learning(hinge_a=3.0)) is not None
+    check_settable(config, "learning.hinge_a", 4.0)
 
 
 def test_a_rule_of_ones_own_is_believed_in_a_run(tmp_path: Path) -> None:

@@ -7,7 +7,13 @@ import torch
 
 from fedtwin.config import Config, build_config
 from fedtwin.errors import FedtwinError, FedtwinWarning
-from fedtwin.learning.rates import past_the_schedule, rate_of
+from fedtwin.learning.rates import (
+    other_than_the_schedule,
+    past_the_schedule,
+    rate_of,
+    short_of_the_schedule,
+    with_the_rounds_of_boards,
+)
 from fedtwin.sim import simulate
 
 
@@ -56,14 +62,39 @@ def test_its_rounds_are_those_of_the_run_unless_they_are_given() -> None:
     assert rates(rounds_of_fifteen, 70) == rates(given, 70)
 
 
-def test_a_live_fleet_of_few_boards_makes_as_many_rounds_as_it_has() -> None:
-    """Rounds of three make 300 of 900 selections; without knowing of boards, the fleet of the configuration stands for them."""
-    few = build_config({}, {"run.rounds": 900, "run.mode": "sync", "live.start_with": 3})
-    assert few.rounds_of_the_schedule == 300
-    for changes in ({"live.start_with": 20}, {"live.time_scale": 1.0}, {}):
-        assert build_config({}, {"run.rounds": 900, "run.mode": "sync", **changes}).rounds_of_the_schedule == 60
+def test_a_live_fleet_makes_as_many_rounds_as_its_boards_and_a_simulation_as_its_fleet() -> None:
+    """Rounds of three make 300 of 900 selections; with others than ``fleet.devices`` only a live run has to do."""
+    given = {"run.rounds": 900, "run.mode": "sync", "learning.rate_schedule": "cosine"}
+    rounds = {3: 300, 20: 60, 0: 60}
+    for boards, expected in rounds.items():
+        config = build_config({}, {**given, "live.start_with": boards})
+        assert config.rounds_of_the_schedule == 60, "simulated, whatever [live] says"
+        assert with_the_rounds_of_boards(config).rounds_of_the_schedule == expected
     small = {"fleet.devices": 4, "fleet.channels": 4, "live.time_scale": 1.0}
-    assert build_config({}, {"run.rounds": 900, "run.mode": "sync", **small}).rounds_of_the_schedule == 225
+    assert build_config({}, {**given, **small}).rounds_of_the_schedule == 225
+    few = {"live.start_with": 3}
+    for stated in ({"learning.rate_rounds": 70}, {"run.mode": "async"}):
+        config = build_config({}, {**given, **few, **stated})
+        assert with_the_rounds_of_boards(config).rounds_of_the_schedule == config.rounds_of_the_schedule
+    constant = build_config({}, {**given, **few, "learning.rate_schedule": "constant"})
+    assert with_the_rounds_of_boards(constant) is constant and with_the_rounds_of_boards(Config()) == Config()
+
+
+def test_a_run_that_ends_long_before_its_schedule_is_told_of() -> None:
+    config = training(500, rate_schedule="cosine", rate_rounds=1000)
+    sentence = short_of_the_schedule(config, 500)
+    assert sentence is not None and sentence.startswith(
+        "The run has 500 of the 1000 rounds of learning.rate_schedule = 'cosine'"
+    )
+    assert f"the rate falls to {rate_of(config, 500):.2g} and no further" in sentence and sentence.count(". ") == 0
+    assert short_of_the_schedule(config, 800) is None and short_of_the_schedule(training(500), 3) is None
+    assert (
+        other_than_the_schedule(config) == sentence and other_than_the_schedule(training(500, rate_schedule="cosine")) is None
+    )
+    past = training(500, rate_schedule="cosine", rate_rounds=60)
+    assert other_than_the_schedule(past) == past_the_schedule(past, 61) is not None
+    rounds_of_fifteen = training(900, "sync", rate_schedule="cosine", rate_rounds=60)
+    assert other_than_the_schedule(rounds_of_fifteen) is None
 
 
 def test_a_round_past_the_schedule_is_told_of() -> None:

@@ -458,16 +458,12 @@ class Config(Section):
 
     @property
     def rounds_of_the_schedule(self) -> int:
-        """After so many rounds the learning rate has fallen; a synchronous round makes M of the run's selections.
-
-        A live fleet that starts with fewer boards than that makes as many as it has.
-        """
+        """After so many rounds the learning rate has fallen; a synchronous round makes M of the run's selections."""
         if self.learning is not None and self.learning.rate_rounds:
             return self.learning.rate_rounds
         if self.run.mode != "sync":
             return self.run.rounds
-        boards = (self.live.start_with if self.live is not None else 0) or self.fleet.devices
-        return -(-self.run.rounds // min(self.fleet.channels, boards))
+        return -(-self.run.rounds // min(self.fleet.channels, self.fleet.devices))
 
     @model_validator(mode="after")
     def _the_rate_rises_before_it_falls(self) -> "Config":

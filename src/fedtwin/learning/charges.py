@@ -25,10 +25,16 @@ class UploadSizes:
         learning = config.learning
         if learning is None:
             raise FedtwinError("radio.update_bits = 'model' needs a [learning] section: without one no model is sent.")
+        return upload_bits(self.layout(config), learning)
+
+    def layout(self, config: Config) -> Layout:
+        """Of a configuration that learns."""
+        learning = config.learning
+        assert learning is not None
         network = (learning.dataset, learning.model, config.code.folder, learning.task, learning.input, learning.outputs)
         if network not in self._layouts:
             self._layouts[network] = _layout(config, learning)
-        return upload_bits(self._layouts[network], learning)
+        return self._layouts[network]
 
     def charged(self, config: Config) -> Config:
         """The configuration with the number in place of ``radio.update_bits = "model"``, as if it had been stated."""
@@ -53,7 +59,7 @@ def undercharged(config: Config, sent_bits: int) -> str | None:
     A network smaller than what is charged is not told of: the paper charges 1 MB whatever is trained.
     """
     learning = config.learning
-    if learning is None or config.live is not None:
+    if learning is None:
         return None
     found = []
     setting, paid_bits = _least_paid(config)
@@ -89,7 +95,7 @@ def undercharged_among(configs: Sequence[Config]) -> str | None:
     """
     sizes, found = UploadSizes(), []
     for config in configs:
-        if config.learning is None or config.live is not None:
+        if config.learning is None:
             continue
         sent_bits = 0
         with suppress(FedtwinError, ImportError):

@@ -58,7 +58,7 @@ def write_checkpoint(folder: Path, state: LearnerState, config_hash: str) -> Non
             "best_evaluation": _place(state),
         }
     )
-    arrays = {name: np.ascontiguousarray(array) for name, array in arrays.items()}
+    arrays = {name: np.asarray(array, order="C") for name, array in arrays.items()}
     save_arrays(folder / CHECKPOINT_NAME, arrays, {"fedtwin": meta, "sha256": _checksum(meta, arrays)})
 
 

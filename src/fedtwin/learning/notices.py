@@ -23,14 +23,13 @@ def notices(learning: LearningConfig, data: Dataset, shares: list[Indices]) -> l
     return [sentence for sentence in found if sentence]
 
 
-def notices_of(config: Config) -> list[str]:
-    """The same for a configuration that is not running here; of a live run without the samples, which boards bring along."""
+def notices_of(config: Config, *, of_boards: bool = False) -> list[str]:
+    """The same for a configuration that is not running here; without the samples where boards bring them along."""
     learning = config.learning
     if learning is None or learning.dataset == EMBEDDED:
         return []
     data = load_dataset(learning.dataset, learning, ("test",))
-    of_boards = config.live is not None or not len(data.x_train)
-    return notices(learning, data, [] if of_boards else shares_of(config, data))
+    return notices(learning, data, shares_of(config, data) if len(data.x_train) and not of_boards else [])
 
 
 def drawn_more_than_once(learning: LearningConfig, device: int, samples: int, owned: int) -> str:

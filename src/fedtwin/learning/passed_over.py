@@ -9,6 +9,7 @@ from fedtwin.learning.aggregation import aggregation_of
 from fedtwin.learning.aggregation.at_work import Rule
 from fedtwin.learning.aggregation.average import AveragedRule
 from fedtwin.learning.aggregation.base import SETTINGS_READ
+from fedtwin.registry import is_built_in
 
 DEFAULT = LearningConfig()
 
@@ -24,6 +25,8 @@ def why_unread(config: Config, rule: Rule | AveragedRule, key: str) -> str | Non
         return None if config.averages else "of average = 'ema'"
     if key not in rule.reads:
         return f"not of aggregation = {rule.name!r}"
+    if not is_built_in("aggregators", rule.name):
+        return None  # it may use them in a function of its own
     if key == "staleness_exponent" and learning.staleness != "polynomial":
         return f"of staleness = 'polynomial', not of {learning.staleness!r}"
     if key in ("hinge_a", "hinge_b") and learning.staleness != "hinge":

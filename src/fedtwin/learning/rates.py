@@ -2,7 +2,10 @@
 
 import math
 
-from fedtwin.config import Config
+from fedtwin.config import Config, LiveConfig
+
+TELLING_SHARE = 0.8
+"""Of the rounds of a schedule: a run of fewer has not trained with the small rates that a schedule is for."""
 
 
 def rate_of(config: Config, round_: int) -> float:
@@ -36,3 +39,35 @@ def past_the_schedule(config: Config, round_: int) -> str | None:
         f"{learning.rate_schedule!r}: the rate is {rate_of(config, round_):.2g} from here on, and what is trained hardly moves "
         "the model; learning.rate_rounds says over how many rounds it falls."
     )
+
+
+def short_of_the_schedule(config: Config, rounds: int) -> str | None:
+    """A sentence where a run of so many rounds ends long before its rate has fallen."""
+    learning, planned = config.learning, config.rounds_of_the_schedule
+    if learning is None or learning.rate_schedule == "constant" or rounds >= TELLING_SHARE * planned:
+        return None
+    return (
+        f"The run has {rounds} of the {planned} rounds of learning.rate_schedule = {learning.rate_schedule!r}: the rate falls "
+        f"to {rate_of(config, rounds):.2g} and no further; learning.rate_rounds says over how many rounds it falls."
+    )
+
+
+def other_than_the_schedule(config: Config) -> str | None:
+    """Either sentence, before a simulated run begins."""
+    rounds = rounds_of(config, config.fleet.devices)
+    if rounds > config.rounds_of_the_schedule:
+        return past_the_schedule(config, config.rounds_of_the_schedule + 1)
+    return short_of_the_schedule(config, rounds)
+
+
+def rounds_of(config: Config, devices: int) -> int:
+    """A synchronous round makes M of the run's selections, or as many as there are devices."""
+    return config.run.rounds if config.run.mode != "sync" else -(-config.run.rounds // min(config.fleet.channels, devices))
+
+
+def with_the_rounds_of_boards(config: Config) -> Config:
+    """The settings of a live run with the schedule of the boards that it starts with, which may not be ``fleet.devices``."""
+    learning, boards = config.learning, (config.live or LiveConfig()).start_with or config.fleet.devices
+    if learning is None or learning.rate_schedule == "constant" or learning.rate_rounds:
+        return config
+    return config.model_copy(update={"learning": learning.model_copy(update={"rate_rounds": rounds_of(config, boards)})})

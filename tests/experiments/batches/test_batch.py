@@ -68,6 +68,21 @@ def test_warnings_come_once_and_before_the_work() -> None:
     assert len(caught) == 1
 
 
+def test_a_batch_says_once_what_its_runs_would_say_of_rates_and_networks(tmp_path: Path) -> None:
+    (tmp_path / "mine.py").write_text(
+        "import torch\n\n\ndef net(inputs, outputs):\n"
+        "    return torch.nn.Sequential(torch.nn.Flatten(), torch.nn.BatchNorm1d(64), torch.nn.Linear(64, outputs))\n"
+    )
+    given = {"learning.dataset": "digits", "learning.model": "mine:net", "code.folder": str(tmp_path), "run.mode": "sync"}
+    given |= {"run.rounds": 30, "learning.rate_schedule": "linear", "learning.rate_rounds": 1}
+    given |= {"learning.aggregation": "fedavgm", "radio.update_bits": "model"}
+    with pytest.warns(FedtwinWarning) as caught:
+        run_batch([Job(build_config({}, {**given, "run.seed": seed})) for seed in (1, 2)], workers=1)
+    beyond, past = sorted((str(one.message) for one in caught), reverse=True)
+    assert past.startswith("Round 2 is past the 1 rounds of learning.rate_schedule = 'linear'")
+    assert beyond.startswith("learning.aggregation = 'fedavgm' can step beyond what any device uploads")
+
+
 def test_a_journal_that_cannot_be_written_is_one_sentence(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     with pytest.raises(FedtwinError, match="cannot be written"):

@@ -103,6 +103,13 @@ def test_runs_that_train_otherwise_do_not() -> None:
     assert set(LearningConfig.model_fields) > NOT_OF_A_TRAINING | HOW_FAST
 
 
+def test_runs_of_other_code_do_not_though_its_name_is_the_same() -> None:
+    places = [{"code.folder": folder} for folder in ("v1", "v2", "v1")]
+    own = [training(**{**place, "learning.loss": "net:loss"}) for place in places]
+    assert groups_of(own) == [[0, 2], [1]]
+    assert groups_of([training(**place) for place in places]) == [[0, 1, 2]], "fedtwin's own code lies in no folder"
+
+
 def test_runs_of_other_rates_share_it_where_no_recorded_step_has_one(shared: list[int]) -> None:
     falling = [{"learning.rate_schedule": "cosine", "learning.learning_rate": rate} for rate in (0.1, 0.02)]
     warmed = [{"learning.rate_warmup_rounds": 3, "learning.learning_rate": rate} for rate in (0.1, 0.02)]

@@ -37,7 +37,7 @@ class OwnSamples(MarkingTrainer):
         return self.samples
 
     @property
-    def moments(self) -> Moments:
+    def moments(self) -> Moments | None:
         return Moments(samples=Channels(count=10.0, mean=[self._mean], squares=[0.0]))
 
     def normalise(self, normalisation: dict[str, list[float]]) -> None:
@@ -54,6 +54,14 @@ class OwnSamples(MarkingTrainer):
         assert self.normalised_by, "never by its own, and never before the run's is known"
         self.trained_on.append(self.samples)
         return super().train(model, round_)
+
+
+class OfTheDataSet(OwnSamples):
+    """A device that holds a share of the run's data set, and tells nothing of it."""
+
+    @property
+    def moments(self) -> Moments | None:
+        return None
 
 
 class OwnFleet(Fleet):
@@ -94,6 +102,45 @@ def test_the_runs_normalisation_is_gathered_once_and_kept_for_late_joiners_and_a
     assert gathered.normalisation["mean"] == [3.0] and gathered.normalisation["std"] == pytest.approx([np.sqrt(8.0 / 3.0)])
     for trainer in fleet.trainers.values():
         assert trainer.normalised_by and all(one == gathered.normalisation for one in trainer.normalised_by)
+
+
+def test_who_tells_nothing_of_its_samples_is_normalised_by_the_others_too(tmp_path: Path) -> None:
+    """It has joined before they were heard, and asks before it trains; where nobody tells anything, it trains by its own."""
+    mixed = OwnFleet(tmp_path / "mixed", 7)
+    mixed.trainers["device-1"] = OfTheDataSet(3.0)
+
+    async def main() -> None:
+        mixed.start()
+        try:
+            assert await mixed.until(lambda: mixed.finished, 300.0)
+        finally:
+            await mixed.stop()
+
+    with listening(mixed.loop):
+        run_virtually(main(), mixed.loop)
+    (gathered,) = mixed.events(events.Normalised)
+    assert isinstance(gathered, events.Normalised) and sorted(gathered.names) == ["device-0", "device-2"]
+    silent = mixed.trainers["device-1"]
+    assert silent.trained_on and silent.normalised_by == [gathered.normalisation]
+
+
+def test_where_nobody_tells_anything_everyone_trains_by_its_own(tmp_path: Path) -> None:
+    alone = OwnFleet(tmp_path, 8)
+    for name, mean in MEANS.items():
+        alone.trainers[name] = OfTheDataSet(mean)
+        alone.trainers[name].normalised_by.append({})  # so that it may train
+
+    async def main() -> None:
+        alone.start()
+        try:
+            assert await alone.until(lambda: alone.finished, 300.0)
+        finally:
+            await alone.stop()
+
+    with listening(alone.loop):
+        run_virtually(main(), alone.loop)
+    assert not alone.events(events.Normalised) and len(alone.events(events.Applied)) >= 40
+    assert all(trainer.normalised_by == [{}] for trainer in alone.trainers.values())
 
 
 def test_samples_that_grow_and_shrink_are_events(tmp_path: Path) -> None:

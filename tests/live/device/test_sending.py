@@ -81,12 +81,15 @@ def test_without_error_feedback_every_upload_is_the_first() -> None:
     assert sending.packed(model, trained()).body == packed.body
 
 
-def test_what_is_not_finite_is_sent_so_and_not_kept() -> None:
-    sending, model = Sending(config_of("int8")), CODEC.encode(START)
-    packed = sending.packed(model, trained(np.full(20, np.nan, np.float32)))
-    assert packed.left_out is None
-    sending.sent(packed)
-    assert sending.packed(model, trained()).body == Sending(config_of("int8")).packed(model, trained()).body
+@pytest.mark.parametrize("compress", ["none", "int8", "top-k"])
+@pytest.mark.parametrize("value", [np.nan, np.inf, -np.inf])
+def test_a_training_that_has_diverged_is_a_reason_and_no_upload(compress: str, value: float) -> None:
+    sending, model = Sending(config_of(compress)), CODEC.encode(START)
+    change = SLOPE.copy()
+    change[7] = value
+    with pytest.raises(TrainingError, match=r"^the trained weights are not all finite: its learning rate may be too large$"):
+        sending.packed(model, trained(change))
+    assert sending.packed(model, trained()).body == Sending(config_of(compress)).packed(model, trained()).body
 
 
 def test_an_update_that_is_not_the_models_is_a_reason() -> None:

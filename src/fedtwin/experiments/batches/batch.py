@@ -11,6 +11,7 @@ from contextlib import closing, nullcontext, suppress
 from dataclasses import replace
 from pathlib import Path
 
+from fedtwin.config import Config
 from fedtwin.errors import FedtwinError, FedtwinWarning, NotFinishedError
 from fedtwin.experiments.batches.allowance import Allowance
 from fedtwin.experiments.batches.backends import Backend, open_backend
@@ -26,9 +27,11 @@ from fedtwin.experiments.batches.job import (
 )
 from fedtwin.experiments.batches.journal import Journal, open_journal, read_journal
 from fedtwin.experiments.batches.pools import require_no_worker
+from fedtwin.learning.aggregation import aggregation_of
 from fedtwin.learning.charges import UploadSizes, undercharged_among
-from fedtwin.learning.notices import notices_of
+from fedtwin.learning.notices import notices_of, variances_out_of_bounds
 from fedtwin.learning.passed_over import passed_over_among
+from fedtwin.learning.rates import other_than_the_schedule
 from fedtwin.records.files import CODE_NAME
 from fedtwin.sim import impossible_min_mean_samples
 from fedtwin.usercode import keep_sources
@@ -159,10 +162,27 @@ def _warn_once(jobs: Sequence[Job]) -> None:
     if sentences:
         more = f" ({len(sentences)} of {len(jobs)} runs ask for too much.)" if len(sentences) > 1 else ""
         warnings.warn(sentences[0] + more, FedtwinWarning, stacklevel=3)
-    for sentence in (*_of_the_data(jobs), *passed_over_among([job.config for job in jobs])):
+    configs = [job.config for job in jobs]
+    rates = dict.fromkeys(filter(None, map(other_than_the_schedule, configs)))
+    told = (*_of_the_data(jobs), *passed_over_among(configs), *rates, *_of_the_networks(configs), undercharged_among(configs))
+    for sentence in filter(None, told):
         warnings.warn(sentence, FedtwinWarning, stacklevel=3)
-    if sentence := undercharged_among([job.config for job in jobs]):
-        warnings.warn(sentence, FedtwinWarning, stacklevel=3)
+
+
+def _of_the_networks(configs: Sequence[Config]) -> list[str]:
+    """Each sentence about a rule and a network that do not suit each other once; what cannot be had is the run's affair."""
+    sizes, asked = UploadSizes(), dict[Hashable, Config]()
+    for config in configs:
+        if config.learning is not None:
+            asked.setdefault((config.learning.model_dump_json(), config.run.mode, config.code.folder), config)
+    sentences: dict[str, None] = {}
+    for config in asked.values():
+        with suppress(FedtwinError, ImportError):
+            rule = aggregation_of(config)
+            if config.learning is not None and rule.extrapolates:
+                sentence = variances_out_of_bounds(config.learning, rule, sizes.layout(config))
+                sentences.update(dict.fromkeys([sentence] if sentence else []))
+    return list(sentences)
 
 
 def _of_the_data(jobs: Sequence[Job]) -> list[str]:

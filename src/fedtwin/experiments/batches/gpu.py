@@ -2,7 +2,7 @@
 
 import sys
 import warnings
-from collections.abc import Generator, Iterator, Sequence
+from collections.abc import Generator, Hashable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
 from contextlib import closing, contextmanager
 from itertools import pairwise
@@ -67,13 +67,14 @@ def cut_groups(configs: Sequence[Config], most: int = MOST_RUNS_AT_ONCE) -> list
 
 
 def groups_of(configs: Sequence[Config]) -> list[list[int]]:
-    """The places of those that train in the same way."""
-    groups: dict[str, list[int]] = {}
+    """The places of those that train in the same way, by the same code."""
+    groups: dict[Hashable, list[int]] = {}
     for place, config in enumerate(configs):
         if config.learning is None:
             raise FedtwinError("Only training runs go to the GPU: the configuration has no [learning] section.")
         others = NOT_OF_A_TRAINING if config.learning.rate_schedule == "constant" else NOT_OF_A_TRAINING | HOW_FAST
-        groups.setdefault(config.learning.model_dump_json(exclude=set(others)), []).append(place)
+        code_in = config.code.folder if config.learning.own_code else None
+        groups.setdefault((code_in, config.learning.model_dump_json(exclude=set(others))), []).append(place)
     return list(groups.values())
 
 

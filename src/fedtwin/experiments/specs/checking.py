@@ -5,6 +5,7 @@ from fedtwin.learning.aggregation import aggregation_of
 from fedtwin.learning.charges import charged, undercharged_among
 from fedtwin.learning.notices import notices_of, variances_out_of_bounds
 from fedtwin.learning.passed_over import passed_over
+from fedtwin.learning.rates import other_than_the_schedule
 from fedtwin.sim import impossible_min_mean_samples
 from fedtwin.sim.run import load_parts
 
@@ -28,6 +29,8 @@ def _check_learning(config: Config) -> list[str]:
     workload = make_workload(config, data.shape, data.outputs)
     layout, _ = workload.initial()
     workload.check([device.least_samples for device in make_fleet(config)])
-    charge = undercharged_among([config])
-    told = (charge, variances_out_of_bounds(config.learning, rule, layout), passed_over(config))
-    return [*notices_of(config), *(one for one in told if one)]
+    is_live = config.live is not None  # then boards measure what they spend, and bring their samples along
+    charge = None if is_live else undercharged_among([config])
+    rate = None if is_live else other_than_the_schedule(config)
+    told = (charge, variances_out_of_bounds(config.learning, rule, layout), passed_over(config), rate)
+    return [*notices_of(config, of_boards=is_live), *(one for one in told if one)]

@@ -6,7 +6,7 @@ operators that both have, changes nothing in place, and looks at nothing but its
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple, get_args
+from typing import Any, NamedTuple, NoReturn, get_args
 
 from fedtwin.errors import FedtwinError
 from fedtwin.parts import check_schema
@@ -100,6 +100,12 @@ def with_these_only(settings: Mixing, reads: Sequence[str]) -> Mixing:
             if name in hidden:
                 raise AttributeError(f"settings.{name} is not among the rule's reads = {tuple(reads)!r}")
             return super().__getattribute__(name)
+
+        def __iter__(self) -> NoReturn:
+            raise TypeError(f"the settings are read by name: a rule with reads = {tuple(reads)!r} does not see all of them")
+
+        def __getitem__(self, place: object) -> NoReturn:
+            self.__iter__()
 
     return Declared(*settings) if hidden else settings
 

@@ -103,7 +103,7 @@ class Agent:
         if welcome is None:
             return False
         self._welcome, self._other_run, self._unheard, self._parted = _settings_of(welcome), False, False, False
-        self._normalisation, self._planned_samples = None, None
+        self._normalisation, self._run_has_none, self._planned_samples = None, False, None
         config = await self._with_code(taken_settings(welcome.config))
         if config is None:
             return False
@@ -273,8 +273,9 @@ class Agent:
                 self._normalisation = welcome.normalisation
 
     async def _require_normalisation(self) -> None:
-        """Before the first training on samples of its own: the run gathers it when it starts, after this device has joined."""
-        if self._normalisation is not None or getattr(self._options.trainer, "moments", None) is None:
+        """Before the first training: the run gathers it when it starts, after this device has joined, and maybe from others."""
+        trainer = self._options.trainer
+        if self._normalisation is not None or self._run_has_none or getattr(trainer, "normalise", None) is None:
             return
         subject = self._subjects.hello(self._name)
         try:
@@ -282,8 +283,9 @@ class Agent:
             welcome = Welcome.model_validate_json(answer)
         except (*TROUBLES, ValidationError) as error:
             raise TrainingError(f"the run's normalisation is not known: {words_of(error)}") from None
-        if welcome.normalisation is None:
+        if welcome.normalisation is None and getattr(trainer, "moments", None) is not None:
             raise TrainingError("the run has no normalisation")
+        self._run_has_none = welcome.normalisation is None
         await self._take_normalisation(welcome)
 
     async def _look_at_the_samples(self) -> None:

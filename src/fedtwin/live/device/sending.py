@@ -1,12 +1,13 @@
 """What a device sends of a model it has trained: all of it, or the change, compressed as the run says."""
 
+from contextlib import suppress
 from typing import NamedTuple
 
 import numpy as np
 
 from fedtwin.config import Config
 from fedtwin.errors import FedtwinError
-from fedtwin.learning.layout import Floats
+from fedtwin.learning.layout import Floats, Weights
 from fedtwin.live.device.trainers import TrainingError
 from fedtwin.live.wire.tensors import Codec, UnfitError, read_model
 from fedtwin.live.wire.updates import update_codec_of
@@ -40,12 +41,15 @@ class Sending:
     def packed(self, model: bytes, trained: bytes) -> Packed:
         """Of the model that was downloaded and the one that was trained, whoever has trained it. Nothing changes yet."""
         if not self.compresses:
+            with suppress(FedtwinError):  # what is no model the edge server refuses
+                _require_finite(read_model(trained, "trained")[1])
             return Packed(trained)
         try:
             layout, start = read_model(model, "downloaded")
             weights = Codec(layout).decode(trained)
         except (FedtwinError, UnfitError) as error:
             raise TrainingError(f"the update does not fit the model: {error}") from None
+        _require_finite(weights)
         updates = update_codec_of(self._learning, layout)
         assert updates is not None
         known = self._left_out if self._left_out is not None and len(self._left_out) == updates.compressor.error_size else None
@@ -68,3 +72,9 @@ class Sending:
             raise TrainingError(f"the update does not fit the model: {error}") from None
         assert updates is not None
         return updates.size
+
+
+def _require_finite(weights: Weights) -> None:
+    """A training that has diverged is no attack, and the edge server would have to take it for one."""
+    if not np.isfinite(weights.floats).all():
+        raise TrainingError("the trained weights are not all finite: its learning rate may be too large")

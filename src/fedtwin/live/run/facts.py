@@ -9,6 +9,7 @@ from fedtwin.errors import FedtwinError
 from fedtwin.formulas.power import full_power_plan, optimal_plan
 from fedtwin.formulas.terms import Quantities, Terms, terms_of
 from fedtwin.formulas.timeout import timeout_of
+from fedtwin.learning.rates import with_the_rounds_of_boards
 from fedtwin.live.run import events
 from fedtwin.live.run.asking import Asking
 from fedtwin.live.run.back_off import BackOff
@@ -63,7 +64,7 @@ class Facts:
         self.given = config
         self.changed: dict[str, bool | int | float] = {}
         self._coordinator: Coordinator | None = None
-        self.use(config, config)
+        self.use(config, with_the_rounds_of_boards(config))
         self.sync, self.timeout_s = config.run.mode == "sync", timeout_of(config)
         power = policy.power if config.policy.power == "scheme" else config.policy.power
         self.policy, self.keeps_limits = policy, power == "optimal"

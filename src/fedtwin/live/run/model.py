@@ -264,7 +264,7 @@ def _encoded_state(held: Held) -> bytes:
     from safetensors.numpy import save
 
     form = np.frombuffer(json.dumps(held.form).encode(), np.uint8)
-    arrays = {str(number): np.ascontiguousarray(array) for number, array in enumerate(held.arrays)}
+    arrays = {str(number): np.asarray(array, order="C") for number, array in enumerate(held.arrays)}
     return save({"form": form, **arrays})
 
 

@@ -8,6 +8,7 @@ from fedtwin.errors import FedtwinError
 from fedtwin.formulas.cost import cost
 from fedtwin.learning.aggregation import aggregation_of
 from fedtwin.learning.passed_over import why_unread
+from fedtwin.learning.rates import with_the_rounds_of_boards
 from fedtwin.live.run.facts import Facts
 from fedtwin.live.run.round import LEAST_COST_OF_NOTHING
 from fedtwin.twin.update import grown_otherwise, recharged
@@ -108,5 +109,6 @@ def config_with(config: Config, changed: Mapping[str, Any]) -> Config:
 
 
 def config_for_devices(config: Config, changed: Mapping[str, Any]) -> Config:
-    """What they join with: as at the beginning, but for what they have to know."""
-    return config_with(config, {setting: value for setting, value in changed.items() if is_for_devices(config, setting)})
+    """What they join with: as at the beginning, but for what they have to know, and with the rate's rounds of this fleet."""
+    found = config_with(config, {setting: value for setting, value in changed.items() if is_for_devices(config, setting)})
+    return with_the_rounds_of_boards(found)

@@ -122,7 +122,7 @@ class Dispatcher:
             say(logging.DEBUG, "declined", device=name, round=asked.round, reason=event.reason)
 
     def _tell_of_the_rate(self, round_: int) -> None:
-        if not self._told_of_the_rate and (told := past_the_schedule(self._core.config, round_)) is not None:
+        if not self._told_of_the_rate and (told := past_the_schedule(self._core.for_devices, round_)) is not None:
             self._told_of_the_rate = True
             say(logging.WARNING, told)
 

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from fedtwin.errors import FedtwinError
+from fedtwin.learning.rates import short_of_the_schedule
 from fedtwin.live.logs import say
 from fedtwin.live.run import events
 from fedtwin.live.run.events import Event
@@ -127,6 +128,7 @@ class EdgeServer:
             try:
                 finished = await self._until_done(tasks)
                 if finished:  # while the broker is still looked after
+                    self._tell_of_the_rate()
                     await unless_stopped(self._finish(), self._stop_asked)
             finally:
                 await end_tasks(tasks)
@@ -274,6 +276,12 @@ class EdgeServer:
         if (end := self._core.end_by_rule(self._run.now_s())) is not None:
             self._run.commit(end)
             say(logging.INFO, "the run ends by its settings", rule=end.reason)
+
+    def _tell_of_the_rate(self) -> None:
+        """Rounds of more boards than there were at the start are fewer than the rate was planned for."""
+        core = self._core
+        if core.ending is None and (told := short_of_the_schedule(core.for_devices, core.round)) is not None:
+            say(logging.WARNING, told)
 
     def _look_after_the_broker(self) -> None:
         """Started again from this very thread: a broker of the demo's kind ends with the thread that started it."""

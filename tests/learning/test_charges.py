@@ -38,7 +38,7 @@ def training(**changes: Any) -> Config:
         ({"learning.local_epochs": 3}, 8_000_000, ["learning.local_epochs = 3", "compute.cycles_per_sample"]),
         ({"learning.local_epochs": 3, "learning.charge_epochs": True}, 8_000_000, []),
         ({"learning.local_epochs": 2}, 10**9, ["1e+09 bits", "learning.local_epochs = 2"]),
-        ({"learning.local_epochs": 2, "live.heartbeat_s": 5.0}, 10**9, []),
+        ({"learning.local_epochs": 2, "live.heartbeat_s": 5.0}, 10**9, ["1e+09 bits"]),  # simulated, whatever boards would do
     ],
 )
 def test_what_is_told(changes: dict[str, Any], bits: int, told: list[str]) -> None:
@@ -49,10 +49,12 @@ def test_what_is_told(changes: dict[str, Any], bits: int, told: list[str]) -> No
 
 
 def test_a_run_a_check_and_a_batch_say_it_of_the_real_network() -> None:
-    config = training(**{"radio.update_bits": MLP_BITS / 2.01, "objective.max_time_s": 5.0})
+    changes = {"radio.update_bits": MLP_BITS / 2.01, "objective.max_time_s": 5.0}
+    config, of_boards = training(**changes), training(**changes, **{"live.heartbeat_s": 5.0})
     with pytest.warns(FedtwinWarning, match=r"'mlp' has 2.87e\+05 bits, and radio.update_bits = 142806 are charged"):
         simulate(config)
     assert [sentence for sentence in check(config) if "are charged" in sentence]
+    assert not [sentence for sentence in check(of_boards) if "are charged" in sentence], "boards measure what they spend"
     with pytest.warns(FedtwinWarning, match=r"are charged\. \(2 of 3 runs\.\)"):
         run_batch(
             [Job(config), Job(config.model_copy(update={"run": config.run.model_copy(update={"seed": 4})})), Job(training())]

@@ -32,6 +32,78 @@ SEEN = {
     "borrowed name": "import functools\nfrom fedtwin.policies.cu_ucb import score as base\n"
     "@functools.wraps(base)\ndef score(view, knobs):\n    return VALUE * view.queue ** 3\n",
 }
+BODY = "def score(view, knobs):\n"
+LOOK = "    return VALUE * view.queue\n"
+SEEN |= {
+    f"behind {name}": f"{imports}{decorator}\n{BODY}{LOOK}"
+    for name, imports, decorator in (
+        ("errstate", "import numpy as np\n", "@np.errstate(divide='ignore')"),
+        ("no_grad", "import torch\n", "@torch.no_grad()"),
+        ("singledispatch", "import functools\n", "@functools.singledispatch"),
+        ("vectorize", "import numpy as np\n", "@np.vectorize"),
+        ("vectorize of numba", "import numba\n", "@numba.vectorize"),
+        ("guvectorize of numba", "import numba\n", "@numba.guvectorize('(n),(n)->(n)')"),
+    )
+}
+SEEN |= {
+    "context of a library": "import contextlib\n@contextlib.contextmanager\ndef held():\n    yield VALUE\n"
+    f"{BODY}    with held() as w:\n        return w\n",
+    "dispatched method": "import functools\nclass C:\n    @functools.singledispatchmethod\n    def go(self, view, knobs):\n"
+    "        return VALUE\nscore = C().go\n",
+    **{
+        f"inside: {line}": f"{BODY}    {line}\n    return {what}\n"
+        for line, what in (
+            ("import lib.inner", "lib.inner.W"),
+            ("import lib.inner as s", "s.W"),
+            ("from lib.inner import W", "W"),
+            ("from lib import inner", "inner.W"),
+            ("from . import helper", "helper.W"),
+            ("from .helper import W", "W"),
+            ("from .lib.inner import W as other", "other"),
+            ("from lib.again import again", "again()"),
+        )
+    },
+    **{
+        f"module in {name}": f"import helper\n{text}"
+        for name, text in (
+            ("a closure", f"def make(c):\n    {BODY}        return c.W\n    return score\nscore = make(helper)\n"),
+            ("a default", "def score(view, knobs, c=helper):\n    return c.W\n"),
+            ("partial", "import functools\ndef of(c, view, knobs):\n    return c.W\nscore = functools.partial(of, helper)\n"),
+            (
+                "an attribute",
+                "class C:\n    def __init__(self):\n        self.c = helper\n    def __call__(self, view, knobs):\n"
+                "        return self.c.W\nscore = C()\n",
+            ),
+            ("a list", f"L = [helper]\n{BODY}    return L[0].W\n"),
+            ("getattr", f"{BODY}    return getattr(helper, 'W')\n"),
+            ("vars", f"{BODY}    return vars(helper)['W']\n"),
+        )
+    },
+    "module that computes its names": f"import computed\n{BODY}    return computed.anything\n",
+    "globals": f"{BODY}    return globals()['VALUE']\n",
+    "eval": f"{BODY}    return eval('VALUE')\n",
+    "private slot": "class C:\n    __slots__ = ('__w',)\n    def __init__(self, w):\n        self.__w = w\n"
+    "    def __call__(self, view, knobs):\n        return self.__w\nscore = C(VALUE)\n",
+    "a number that shows itself rounded": "class S(float):\n    def __repr__(self):\n        return 'S'\nW = S(VALUE)\n"
+    f"{BODY}    return W\n",
+    "a word that shows itself otherwise": "class S(str):\n    def __repr__(self):\n        return 'S'\nW = S(VALUE)\n"
+    f"{BODY}    return float(W)\n",
+    "a decimal that shows itself otherwise": "import decimal\nclass S(decimal.Decimal):\n    def __repr__(self):\n"
+    f"        return 'S'\nW = S(VALUE)\n{BODY}    return float(W)\n",
+    "a mask": f"import numpy as np\nM = np.ma.array([1.0, 2.0], mask=[VALUE == 1.0, False])\n{BODY}    return M.sum()\n",
+    "a list that iterates otherwise": "class L(list):\n    def __iter__(self):\n        return iter(())\nW = L([VALUE])\n"
+    f"{BODY}    return W[0]\n",
+    "a dictionary that iterates otherwise": "class D(dict):\n    def items(self):\n        return []\nW = D(w=VALUE)\n"
+    f"{BODY}    return W['w']\n",
+    "a default of a dictionary": "from collections import defaultdict\ndef make(w):\n    return lambda: w\n"
+    f"W = defaultdict(make(VALUE))\n{BODY}    return W['w']\n",
+    "an attribute that looks like one of abc": "class C:\n    _abc_w = VALUE\n    def __call__(self, view, knobs):\n"
+    "        return self._abc_w\nscore = C()\n",
+    "a flag without a name": "import enum\nclass Opt(enum.Flag):\n    SLOW = 1\n    FAIR = 2\nNONE = Opt(0)\n"
+    f"{BODY}    return VALUE if NONE is Opt(0) else 0.0\n",
+    "a function in a set": "def make(w):\n    return lambda view: w\nR = {make(VALUE)}\n"
+    f"{BODY}    return sum(f(view) for f in R)\n",
+}
 
 
 def configured(folder: Path, text: str, **more: str) -> Config:
@@ -47,6 +119,8 @@ def helpers(folder: Path) -> None:
     (folder / "lib").mkdir(exist_ok=True)
     (folder / "lib" / "inner.py").write_text(value)
     (folder / "helper.py").write_text(value)
+    (folder / "lib" / "again.py").write_text(value + "def again():\n    return W\n")
+    (folder / "computed.py").write_text(value + "def __getattr__(name):\n    return W\n")
 
 
 @pytest.mark.parametrize("text", SEEN.values(), ids=SEEN.keys())

@@ -27,7 +27,6 @@ def try_out(model: nn.Module, learning: LearningConfig, shape: tuple[int, ...], 
 
     All of its state must be in parameters and buffers: anything else is lost on the way to another process, device or day.
     """
-    setting = f"learning.model = {learning.model!r}"
     start, lesson = initial_weights(model), Lesson(np.arange(IMAGES)[None], RATE)
     with errors_as_sentences(learning.model):
         trainer = LocalTrainer(
@@ -42,9 +41,11 @@ def try_out(model: nn.Module, learning: LearningConfig, shape: tuple[int, ...], 
             numbers = np.array([evaluated.test_loss, evaluated.test_metric, trained.train_loss])
             outcomes.append([part.tobytes() for part in (numbers, *trained.weights)])
     if outcomes[0] != outcomes[1]:
+        own = {"learning.model": learning.model, **learning.own_code}
+        named = [f"{setting} = {name!r}" for setting, name in own.items() if ":" in name and setting != "learning.aggregation"]
         raise FedtwinError(
-            f"{setting} gives other numbers when it is trained again from the same start: all its state must be in parameters "
-            "and buffers (register_buffer), and all its chance from torch's generator."
+            f"{' with '.join(named)} gives other numbers when it is trained again from the same start: all state must be in "
+            "the parameters and buffers (register_buffer) of the network, and all chance from torch's generator."
         )
     return hashlib.sha256(b"".join([*(part.tobytes() for part in start), *outcomes[0]])).hexdigest()
 

@@ -15,11 +15,11 @@ from fedtwin.records.summary import run_summary
 from fedtwin.sim import asynchronous, synchronous
 from fedtwin.sim.callbacks import Listeners
 from fedtwin.sim.engine import Engine
-from fedtwin.sim.purity import Purity
 from fedtwin.sim.recorder import Recorder
 from fedtwin.sim.result import Result, devices_table
 from fedtwin.sim.saving import CHECKPOINT_NAME, Checkpoints, write_learned
 from fedtwin.sim.wanted import Resumed, Wanted
+from fedtwin.usercode import Purity
 from fedtwin.world.fleet import fleet_columns
 
 if TYPE_CHECKING:
@@ -46,7 +46,7 @@ def run_readable(config: Config, wanted: Wanted, resumed: Resumed | None) -> Res
             listeners=listeners,
         )
         checkpoints = Checkpoints(engine, folder, wanted.checkpoint_every_s, identity.hash)
-        purity = Purity(config, identity)
+        purity = Purity(config.own_code, config.code.folder, identity.code)
 
         def pause() -> None:
             purity.look(engine.coordinator.round)

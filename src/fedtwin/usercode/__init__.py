@@ -4,9 +4,11 @@ from fedtwin.usercode.digest import code_digest, digest_of, source_digest
 from fedtwin.usercode.keeping import keep_sources, sources_of
 from fedtwin.usercode.loading import forget_changed_code, is_in, load_object
 from fedtwin.usercode.objects import name_of_object, only_here, sentence_of_only_here
+from fedtwin.usercode.purity import Purity
 from fedtwin.usercode.source import code_of_function, is_ours, sentence_of_error
 
 __all__ = [
+    "Purity",
     "code_digest",
     "code_of_function",
     "digest_of",

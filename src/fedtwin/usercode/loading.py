@@ -96,14 +96,16 @@ def is_script(file: Path) -> bool:
 
 
 def module_beside(importer: str, name: str) -> ModuleType:
-    """What ``import name`` means in a module that is loaded, top of the name only; it is loaded for that, unless installed."""
+    """What ``import name`` loads in a module that is loaded, the name without dots in front; nothing that is installed."""
     package, top = importer.partition(".")[0], name.partition(".")[0]
+    if top in FOLDERS:
+        return importlib.import_module(name)
     if package in FOLDERS and is_in(FOLDERS[package], top):
-        return importlib.import_module(f"{package}.{top}")
+        return importlib.import_module(f"{package}.{name}")
     spec = importlib.util.find_spec(top)
     if spec is None or top in sys.stdlib_module_names or not INSTALLED.isdisjoint(Path(spec.origin or "").parts):
         raise ImportError(name)
-    return importlib.import_module(top)
+    return importlib.import_module(name)
 
 
 def is_in(folder: Path, module: str) -> bool:

@@ -166,18 +166,26 @@ def _is_standard(file: Path) -> bool:
 
 
 def _distribution_of(name: str, file: Path) -> str | None:
-    """``name==version`` of the distribution that installed a module; None for the user's own files, and editable installs."""
+    """``name==version`` of the distribution that installed a module; None for the user's own files, and editable installs.
+
+    Where several share the top name, and none says that the file is its own, all of them.
+    """
     if not _is_installed(file):
         return None
-    for distribution in _distributions().get(name.partition(".")[0], ()):
-        return f"{_normal(distribution)}=={_version(distribution)}"
-    return None
+    named = sorted(set(_distributions().get(name.partition(".")[0], ())))
+    owners = [one for one in named if len(named) > 1 and file.resolve() in _files_of(one)] or named
+    return " ".join(f"{_normal(one)}=={_version(one)}" for one in owners) or None
 
 
 @cache
 def _version(distribution: str) -> str:
     """Read once: thousands of modules may be loaded, and each is asked whether it is the user's."""
     return importlib.metadata.version(distribution)
+
+
+@cache
+def _files_of(distribution: str) -> frozenset[Path]:
+    return frozenset(Path(str(file.locate())).resolve() for file in importlib.metadata.files(distribution) or ())
 
 
 @cache

@@ -4,10 +4,9 @@ Of objects from libraries only the type is seen, of numbers, arrays and tensors 
 """
 
 import dataclasses
-import dis
 import functools
 import hashlib
-from collections import deque
+from collections import defaultdict, deque
 from collections.abc import Iterator
 from contextlib import suppress
 from enum import Enum
@@ -18,6 +17,7 @@ from types import (
     ClassMethodDescriptorType,
     CodeType,
     FunctionType,
+    MemberDescriptorType,
     MethodDescriptorType,
     MethodType,
     MethodWrapperType,
@@ -29,11 +29,21 @@ from typing import Any
 
 import numpy as np
 
-from fedtwin.usercode.loading import module_beside, own_name
+from fedtwin.usercode.inside import cells_of, given_to, imported_inside, names_in, was_given_users_code
+from fedtwin.usercode.loading import MAIN, own_name
 from fedtwin.usercode.reaching import is_users, is_users_file
+from fedtwin.usercode.source import is_ours
 
 PLAIN = (type(None), bool, complex, str, bytes, type(Ellipsis), range)
-NOT_OF_A_CLASS = {"__module__", "__dict__", "__weakref__", "__doc__", "__firstlineno__", "__static_attributes__", "__slots__"}
+NOT_OF_A_CLASS = {
+    *("__module__", "__dict__", "__weakref__", "__doc__", "__firstlineno__", "__static_attributes__", "__slots__"),
+    "_abc_impl",
+}
+COMPUTED_NAMES = {"getattr", "vars", "__dict__", "attrgetter", "methodcaller"}
+"""A function that mentions one of these may mean any name of a module that it mentions."""
+ALL_NAMES = {"globals", "eval", "exec"}
+"""And one of these any of its own."""
+OF_A_NOTEBOOK = {"In", "Out", "exit", "quit", "get_ipython", "open"}
 
 
 class ValueDigest:
@@ -79,8 +89,9 @@ class ValueDigest:
             case type():
                 self._add_class(value)
             case ModuleType():
-                self._say(own_name(value.__name__))
-                self.libraries[value.__name__] = None
+                self._add_module(value)
+                if is_users(value.__name__):
+                    self._add_names(vars(value))  # held as a value: which of its names are meant is not said
             case MethodType():
                 self._all((value.__func__, value.__self__))
             case staticmethod() | classmethod():
@@ -92,24 +103,28 @@ class ValueDigest:
             case functools.partial():
                 self._all((value.func, value.args, value.keywords))
             case Enum():
-                self._say(value.name)
+                self._say(str(value.name))
                 self.add(value.value)
             case np.generic():
                 self._say(str(value.dtype), value.tobytes().hex())
             case np.ndarray():
                 self._add_array(value)
             case tuple() | list() | deque():
-                self._all(value)
+                self._all(_as_the_library_does(value, "__iter__"))
             case dict():
-                self._all(part for item in value.items() for part in item)
+                self._all(part for item in _as_the_library_does(value, "items") for part in item)
+                if isinstance(value, defaultdict):
+                    self.add(value.default_factory)
             case set() | frozenset():
-                self._say(*sorted(_alone(part) for part in value))
+                self._say(*sorted(self._alone(part) for part in _as_the_library_does(value, "__iter__")))
             case bytearray():
                 self._say(bytes(value).hex())
             case SimpleNamespace():
                 self.add(vars(value))
-            case int() | float() | str() | bytes() | Number():
-                self._say(_text(value))
+            case int():
+                self._say(hex(int.__index__(value)))
+            case float() | str() | bytes() | Number():
+                self._say(str(_as_the_library_does(value, "__repr__")))
             case CodeType():
                 self._add_code(value)
             case BuiltinFunctionType() | MethodWrapperType():
@@ -122,13 +137,24 @@ class ValueDigest:
             case _ if library == "torch":
                 self._add_torch(value)
             case _ if library == "numba":
-                self.add(getattr_static(value, "py_func", None))
+                self.add(given_to(value).get("py_func"))
             case _ if getattr_static(value, "__wrapped__", None) is not None:
                 self.add(getattr_static(value, "__wrapped__"))
             case _ if dataclasses.is_dataclass(value):
                 self._all(getattr(value, field.name, None) for field in dataclasses.fields(value))
             case _ if callable(value) and isinstance(getattr_static(value, "__qualname__", None), str):
-                self._say(_text(getattr_static(value, "__qualname__")))
+                self._say(str(getattr_static(value, "__qualname__")))
+                self._add_given(value)
+            case _:
+                self._add_given(value)
+
+    def _add_given(self, value: Any) -> None:
+        """What an object of a library was given of the user's code, and calls: of all else it holds only its type counts."""
+        if not is_users(str(type(value).__module__)) and was_given_users_code(value):
+            for name, held in sorted(given_to(value).items()):
+                if was_given_users_code(held):
+                    self._say(name)
+                    self.add(held)
 
     def _add_state(self, value: Any) -> None:
         """An object of a class of the user's: the class, and what the object holds."""
@@ -136,19 +162,21 @@ class ValueDigest:
         with suppress(AttributeError):
             self.add(dict(object.__getattribute__(value, "__dict__")))
         for cls in type(value).__mro__:
-            slots = cls.__dict__.get("__slots__", ())
-            for name in (slots,) if isinstance(slots, str) else slots:
+            slots = {name: slot for name, slot in vars(cls).items() if isinstance(slot, MemberDescriptorType)}
+            for name, slot in sorted(slots.items()) if "__slots__" in vars(cls) else ():
                 try:
-                    self.add((name, cls.__dict__[name].__get__(value)))
-                except (AttributeError, KeyError):
-                    self._say(str(name), "empty")
+                    self.add((name, slot.__get__(value)))
+                except AttributeError:
+                    self._say(name, "empty")
 
     def _add_array(self, value: Any) -> None:
         self._say(str(value.dtype), str(value.shape))
         if value.dtype.hasobject:
             self._all(value.ravel().tolist())
         else:
-            self._hash.update(np.ascontiguousarray(value).tobytes())
+            self._hash.update(np.asarray(value, order="C").tobytes())
+        if isinstance(value, np.ma.MaskedArray):
+            self._all((np.ma.getmaskarray(value), np.asarray(value.fill_value)))
 
     def _add_torch(self, value: Any) -> None:
         import torch
@@ -167,6 +195,8 @@ class ValueDigest:
         file = function.__code__.co_filename
         if not is_users_file(file):
             self.libraries[str(function.__module__)] = None
+            if not is_ours(file) and was_given_users_code(function):  # a decorator of a library has made it
+                self._all((function.__defaults__, function.__kwdefaults__, dict(function.__dict__), cells_of(function)))
             return
         self.modules[str(function.__module__)] = None
         self.functions.append(function)
@@ -174,32 +204,60 @@ class ValueDigest:
         place = place_in_source(function.__code__)
         self._say(*(byte_code(function.__code__) if file.startswith("<") or place is None else [place]))
         self._all((function.__defaults__, function.__kwdefaults__, dict(function.__dict__)))
-        for cell in function.__closure__ or ():
-            try:
-                self.add(cell.cell_contents)
-            except ValueError:
-                self._say("empty")
-        names, inside = dict.fromkeys(_names_in(function.__code__)), _imported_inside(function)
+        self._all(cells_of(function))
+        names = dict.fromkeys(names_in(function.__code__))
         for name in names:
-            value = function.__globals__.get(name, inside.get(name))
-            if value is not None:
-                self._say(name)
-                self.add(value)
+            value = function.__globals__.get(name)
+            if value is None:
+                continue
+            self._say(name)
             if isinstance(value, ModuleType):
+                self._add_module(value)
                 self._add_attributes(value, names, set())
+            else:
+                self.add(value)
+        for name, module in imported_inside(function).items():
+            self._say("inside", own_name(name))
+            self._add_module(module)
+            self._add_attributes(module, names, set())
+        if not ALL_NAMES.isdisjoint(names):
+            self._add_names(function.__globals__)
+
+    def _add_module(self, module: ModuleType) -> None:
+        self._say(own_name(module.__name__))
+        self.libraries[module.__name__] = None
 
     def _add_attributes(self, module: ModuleType, names: dict[str, None], known: set[str]) -> None:
         """Of a module of the user's all that a function may mean by ``module.name``, also ``module.other.name``."""
         if not is_users(module.__name__) or module.__name__ in known:
             return
         known.add(module.__name__)
+        if "__getattr__" in vars(module) or not COMPUTED_NAMES.isdisjoint(names):
+            self._add_names(vars(module))
         for name in names:
             value = vars(module).get(name)
-            if value is not None:
+            if value is None:
+                continue
+            self._say(name)
+            if isinstance(value, ModuleType):
+                self._add_module(value)
+                self._add_attributes(value, names, known)
+            else:
+                self.add(value)
+
+    def _add_names(self, names: dict[str, Any]) -> None:
+        """All that a module holds, but for what every module does, and what a notebook keeps of itself."""
+        if id(names) in self._seen:
+            return
+        self._seen[id(names)] = len(self._seen)
+        self._kept.append(names)
+        typed = names.get("__name__") in MAIN
+        for name, value in sorted(names.items()):
+            if name != "__getattr__" and name.startswith("_" if typed else "__"):
+                continue
+            if not (typed and name in OF_A_NOTEBOOK):
                 self._say(name)
                 self.add(value)
-            if isinstance(value, ModuleType):
-                self._add_attributes(value, names, known)
 
     def _add_class(self, cls: type) -> None:
         self._say(own_name(str(cls.__module__)), cls.__qualname__)
@@ -207,7 +265,7 @@ class ValueDigest:
             self.modules[str(cls.__module__)] = None
             self._all((type(cls), *cls.__bases__))
             for name, value in sorted(vars(cls).items()):
-                if name not in NOT_OF_A_CLASS and not name.startswith("_abc_"):
+                if name not in NOT_OF_A_CLASS:
                     self._say(name)
                     self.add(value)
         else:
@@ -217,6 +275,14 @@ class ValueDigest:
         """Names and constants only: byte code is of one Python version, and what it does stands in the source."""
         self._say("code", code.co_name, repr(code.co_names), repr(code.co_varnames), str(code.co_argcount))
         self._all(code.co_consts)
+
+    def _alone(self, value: Any) -> str:
+        digest = ValueDigest()
+        digest.add(value)
+        self.modules |= digest.modules
+        self.libraries |= digest.libraries
+        self.functions += digest.functions
+        return digest.hexdigest()
 
     def _all(self, values: Any) -> None:
         values = list(values)
@@ -246,43 +312,11 @@ def byte_code(code: CodeType) -> Iterator[str]:
             yield from byte_code(constant)
 
 
-def _alone(value: Any) -> str:
-    digest = ValueDigest()
-    digest.add(value)
-    return digest.hexdigest()
-
-
-def _text(value: Any) -> str:
-    return hex(value) if isinstance(value, int) else repr(value)
+def _as_the_library_does(value: Any, method: str) -> Any:
+    """What a method gives that is not the user's own: a class of the user's may show itself otherwise than it counts."""
+    owner = next(cls for cls in type(value).__mro__ if not is_users(str(cls.__module__)))
+    return getattr(owner, method)(value)
 
 
 def _name_of_type(value: Any) -> str:
     return f"{own_name(str(type(value).__module__))}.{type(value).__qualname__}"
-
-
-def _imported_inside(function: FunctionType) -> dict[str, ModuleType]:
-    """Modules of the user's that a function imports when it is called, loaded now: their values count from the start."""
-    found = {}
-    for name in _imports_in(function.__code__):
-        with suppress(Exception):
-            module = module_beside(str(function.__module__), name)
-            if is_users(module.__name__):
-                found[name.partition(".")[0]] = module
-    return found
-
-
-def _imports_in(code: CodeType) -> Iterator[str]:
-    for step in dis.get_instructions(code):
-        if step.opname == "IMPORT_NAME":
-            yield step.argval
-    for constant in code.co_consts:
-        if isinstance(constant, CodeType):
-            yield from _imports_in(constant)
-
-
-def _names_in(code: CodeType) -> Iterator[str]:
-    """Global names and attributes that a function mentions, those of functions inside it included."""
-    yield from code.co_names
-    for constant in code.co_consts:
-        if isinstance(constant, CodeType):
-            yield from _names_in(constant)

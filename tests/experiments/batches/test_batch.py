@@ -73,7 +73,12 @@ def test_a_batch_says_once_what_its_runs_would_say_of_rates_and_networks(tmp_pat
         "import torch\n\n\ndef net(inputs, outputs):\n"
         "    return torch.nn.Sequential(torch.nn.Flatten(), torch.nn.BatchNorm1d(64), torch.nn.Linear(64, outputs))\n"
     )
-    given = {"learning.dataset": "digits", "learning.model": "mine:net", "code.folder": str(tmp_path), "run.mode": "sync"}
+    given: dict[str, object] = {
+        "learning.dataset": "digits",
+        "learning.model": "mine:net",
+        "code.folder": str(tmp_path),
+        "run.mode": "sync",
+    }
     given |= {"run.rounds": 30, "learning.rate_schedule": "linear", "learning.rate_rounds": 1}
     given |= {"learning.aggregation": "fedavgm", "radio.update_bits": "model"}
     with pytest.warns(FedtwinWarning) as caught:

@@ -10,7 +10,7 @@ from fedtwin.experiments.batches.job import Job, Packed, pack
 from fedtwin.policies import power_rule
 from fedtwin.sim import engine_for, readable_seconds, simulate
 
-Kind = tuple[str, str | None, str, str]
+Kind = tuple[str | None, ...]
 
 
 def packed_with_engines(jobs: Sequence[Job], until_s: float | None = None) -> list[Packed]:
@@ -28,7 +28,9 @@ def packed_with_engines(jobs: Sequence[Job], until_s: float | None = None) -> li
 
 def _kind(config: Config) -> Kind:
     """Runs of a kind are served by the same compiled code."""
-    return config.policy.name, config.code.folder, power_rule(config), config.run.mode
+    world = config.world
+    parts = (world.channel, world.load, world.availability, world.sensing)
+    return config.policy.name, config.code.folder, power_rule(config), config.run.mode, config.twin.gain, *parts
 
 
 def _engine(jobs: Sequence[Job], kind: Kind, work_s: float) -> str:

@@ -158,12 +158,13 @@ def line_of(key: str, config: Config, result: Result, identity: Identity, statio
 
 
 def line_of_failure(key: str, reason: str) -> Line:
-    return {"key": key, "failed": reason}
+    """What a file can hold of the reason: a name from a folder, quoted in it, may be no text."""
+    return {"key": key, "failed": reason.encode("utf-8", "backslashreplace").decode()}
 
 
 def outcome_of(line: Line) -> Outcome:
     if "summary" not in line:
-        return Outcome({}, Series(), failed=str(line["failed"]))
+        return Outcome({}, Series(), failed=line_of_failure("", str(line["failed"]))["failed"])
     stationary = line["stationary"]
     return Outcome(
         line["summary"],

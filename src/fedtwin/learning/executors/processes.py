@@ -1,6 +1,7 @@
 """One single-threaded worker per core. A training begins as soon as its device has downloaded, so the workers are never idle
 while anything is in flight; weights travel through shared memory."""
 
+import itertools
 import queue
 from contextlib import nullcontext
 from multiprocessing import get_context, shared_memory
@@ -14,6 +15,7 @@ from fedtwin.learning.layout import Layout, Weights
 from fedtwin.learning.lessons import Lesson
 from fedtwin.learning.local import Evaluated, Trained
 from fedtwin.processes import die_with_the_parent, interrupts_left_to_the_parent, script_left_to_the_parent
+from fedtwin.usercode import Purity
 
 EVALUATIONS_AT_ONCE = 2
 POLL_S = 1.0
@@ -128,6 +130,8 @@ class ProcessExecutor:
                 ) from None
             return
         slot = self._slot_of.pop(key)
+        if isinstance(outcome, FedtwinError):
+            raise outcome
         if isinstance(outcome, str):
             raise FedtwinError(f"A training worker failed: {outcome}.")
         if isinstance(outcome, Evaluated):
@@ -147,14 +151,19 @@ def _work(workload: Workload, slots_name: str, tasks: Any, results: Any) -> None
     trainer = workload.trainer()
     layout, _ = workload.initial()
     slots = Slots(layout, 0, slots_name)
-    while True:
+    purity = Purity.from_now_on(workload.learning.own_code, workload.code_folder)
+    for count in itertools.count(1):
         key, slot, lesson = tasks.get()
         try:
             if lesson is None:
-                results.put((key, trainer.evaluate(slots.view(slot))))
+                outcome: Any = trainer.evaluate(slots.view(slot))
             else:
                 trained = trainer.train(slots.view(slot), lesson)
                 slots.put(slot, trained.weights)
-                results.put((key, (trained.train_loss, trained.finite)))
+                outcome = (trained.train_loss, trained.finite)
+            purity.look(count)
+            results.put((key, outcome))
+        except FedtwinError as error:
+            results.put((key, error))
         except Exception as error:
             results.put((key, f"{type(error).__name__}: {error}".replace("\n", " ")))

@@ -103,6 +103,9 @@ SEEN |= {
     f"{BODY}    return VALUE if NONE is Opt(0) else 0.0\n",
     "a function in a set": "def make(w):\n    return lambda view: w\nR = {make(VALUE)}\n"
     f"{BODY}    return sum(f(view) for f in R)\n",
+    "sets that lead back to themselves": "R, Q = set(), set()\ndef one(view):\n    return VALUE * len(R)\n"
+    "def two(view):\n    return len(Q) + len(R)\nR |= {one, two}\nQ |= {two}\n"
+    f"{BODY}    return sum(f(view) for f in R)\n",
 }
 
 
@@ -223,6 +226,18 @@ ODD = {
 @pytest.mark.parametrize("text", ODD.values(), ids=ODD.keys())
 def test_odd_code_runs_or_is_refused_in_a_sentence(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, text: str) -> None:
     monkeypatch.setenv("A_VALUE", "1")
+    assert simulate(configured(tmp_path, text), records=False).summary.rounds == 40
+
+
+def test_libraries_of_another_environment_are_libraries(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """By PYTHONPATH or a .pth file; they had been walked through as if the user had written them."""
+    monkeypatch.setenv("A_VALUE", "1")
+    library = tmp_path / "env" / "lib" / "site-packages"
+    (library / "a_library").mkdir(parents=True)
+    deep = "DEEP = []\nfor _ in range(50_000):\n    DEEP = [DEEP]\ndef depth():\n    return float(len(DEEP))\n"
+    (library / "a_library" / "__init__.py").write_text(deep)
+    monkeypatch.syspath_prepend(library)
+    text = "import a_library\ndef score(view, knobs):\n    return a_library.depth()\n"
     assert simulate(configured(tmp_path, text), records=False).summary.rounds == 40
 
 

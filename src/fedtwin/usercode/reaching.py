@@ -12,12 +12,14 @@ import sys
 import sysconfig
 from functools import cache, lru_cache
 from importlib.machinery import PathFinder
+from itertools import pairwise
 from pathlib import Path
 from types import ModuleType
 from typing import NamedTuple
 
 from fedtwin.usercode.loading import (
     FOLDERS,
+    INSTALLED,
     MAIN,
     PREFIX,
     is_in,
@@ -217,6 +219,7 @@ def _is_installed(file: Path) -> bool:
     """A package that brings parts for fedtwin is the user's own, installed or not: it counts by its source."""
     file = file.resolve()
     inside = [file.relative_to(folder).parts[0] for folder in _installed_folders() if file.is_relative_to(folder)]
+    inside += [name for folder, name in pairwise(file.parts) if folder in INSTALLED]  # of an environment beside this one, too
     return bool(inside) and inside[0].removesuffix(".py") not in _packages_with_parts()
 
 

@@ -277,7 +277,9 @@ class ValueDigest:
         self._all(code.co_consts)
 
     def _alone(self, value: Any) -> str:
+        """One of a set, whose order means nothing; it may lead back to the set."""
         digest = ValueDigest()
+        digest._seen = dict(self._seen)
         digest.add(value)
         self.modules |= digest.modules
         self.libraries |= digest.libraries

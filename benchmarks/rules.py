@@ -30,6 +30,7 @@ COMMON: Settings = {
     "learning.dataset": "fashion-mnist",
     "learning.model": "mlp",
     "learning.evaluate_every_s": 3.0,
+    "learning.average": "ema",
     "objective.energy_weight": 0.1,
 }
 PARTITIONS: dict[str, Settings] = {

@@ -52,7 +52,12 @@ PROFILES = {
 
 
 def config_of(profile: Profile, dataset: str, scheme: str, rate: float, epochs: int) -> Config:
-    own = {"learning.dataset": dataset, "learning.learning_rate": rate, "learning.local_epochs": epochs}
+    own = {
+        "learning.dataset": dataset,
+        "learning.learning_rate": rate,
+        "learning.local_epochs": epochs,
+        "learning.average": "none",
+    }
     common = {"run.rounds": profile.rounds, "run.seed": SEED, "objective.energy_weight": 0.1}
     return scheme_config(load_config(overrides={**profile.settings, **own, **common, "learning.evaluate_every_s": 4.0}), scheme)
 

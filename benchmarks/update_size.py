@@ -41,7 +41,8 @@ SETTINGS: dict[str, Any] = {
     "learning.dataset": "fashion-mnist",
     "learning.model": "small-cnn",
     "learning.executor": "serial",
-    "learning.evaluate_every_s": 4.0,
+    "learning.evaluate_every_s": 1.0,  # accuracies are read between two evaluations
+    "learning.average": "ema",
 }
 QUICK = {"learning.dataset": "digits", "learning.model": "mlp", "radio.bandwidth_hz": 36e3}
 UNTIL_S, MOST_ROUNDS = 24.0, 20_000

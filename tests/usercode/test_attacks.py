@@ -1,5 +1,7 @@
 """Ways in which two codes could pass for one, or one code for none: each was found by somebody who looked for them."""
 
+import os
+import subprocess
 import sys
 from pathlib import Path
 from typing import Any
@@ -103,6 +105,31 @@ SEEN |= {
     f"{BODY}    return VALUE if NONE is Opt(0) else 0.0\n",
     "a function in a set": "def make(w):\n    return lambda view: w\nR = {make(VALUE)}\n"
     f"{BODY}    return sum(f(view) for f in R)\n",
+    **{
+        f"module handed on {how}": f"import helper\n{text}"
+        for how, text in (
+            ("to a function", f"def of(c, view):\n    return c.W\n{BODY}    return of(helper, view)\n"),
+            ("by a function", f"def here():\n    return helper\n{BODY}    return here().W\n"),
+            ("from a package", f"import lib.inner\ndef of(c):\n    return c.W\n{BODY}    return of(lib.inner)\n"),
+            ("inside a list", f"{BODY}    return [helper][0].W\n"),
+        )
+    },
+    **{
+        f"held by {what}": f"{imports}\nH = {what}\n{BODY}    return {use}\n"
+        for what, imports, use in (
+            ("array('d', [VALUE])", "from array import array", "H[0]"),
+            ("MappingProxyType({'w': VALUE})", "from types import MappingProxyType", "H['w']"),
+            ("ChainMap({}, {'w': VALUE})", "from collections import ChainMap", "H['w']"),
+            ("UserDict(w=VALUE)", "from collections import UserDict", "H['w']"),
+            ("slice(int(VALUE))", "", "float(len((1, 2, 3)[H]))"),
+            ("timedelta(VALUE)", "from datetime import timedelta", "H.total_seconds()"),
+            ("itemgetter(int(VALUE))", "from operator import itemgetter", "float(H((1, 2, 3)))"),
+            ("deque((1, 2), int(VALUE) + 1)", "from collections import deque", "float(H.maxlen)"),
+            ("T([VALUE])", "import torch\nclass T(torch.Tensor):\n    pass", "float(H[0])"),
+            ("M()", "from pydantic import BaseModel\nclass M(BaseModel):\n    w: float = VALUE", "H.w"),
+            ("M", "from pydantic import BaseModel\nclass M(BaseModel):\n    w: float = VALUE", "H().w"),
+        )
+    },
     "sets that lead back to themselves": "R, Q = set(), set()\ndef one(view):\n    return VALUE * len(R)\n"
     "def two(view):\n    return len(Q) + len(R)\nR |= {one, two}\nQ |= {two}\n"
     f"{BODY}    return sum(f(view) for f in R)\n",
@@ -214,6 +241,13 @@ def test_sources_in_other_encodings_are_themselves(tmp_path: Path, monkeypatch: 
 
 
 ODD = {
+    "writable memory": "M = memoryview(bytearray(b'ab'))\ndef score(view, knobs):\n    return float(M[0])\n",
+    "import that exits": "DEBUG = False\ndef score(view, knobs):\n    if DEBUG:\n        import exits\n    return view.queue\n",
+    "flags in combination": "import enum\nclass Opt(enum.Flag):\n    FAIR = 1\n    CHEAP = 2\n"
+    "def score(view, knobs):\n    return view.queue if Opt.FAIR | Opt.CHEAP and ~Opt.FAIR else 0.0\n",
+    "cached property": "import functools\nclass C:\n    @functools.cached_property\n"
+    "    def w(self):\n        return 2.0\nHELD = C()\n"
+    "def score(view, knobs):\n    return HELD.w * view.queue\n",
     "huge int": "N = 10**5000\ndef score(view, knobs):\n    return float(N > 1)\n",
     "mock": "from unittest.mock import MagicMock\nM = MagicMock()\ndef score(view, knobs):\n    return float(M is not None)\n",
     "evil attributes": "class E:\n    def __getattr__(self, name):\n        raise RuntimeError(name)\nE = E()\n"
@@ -226,7 +260,8 @@ ODD = {
 @pytest.mark.parametrize("text", ODD.values(), ids=ODD.keys())
 def test_odd_code_runs_or_is_refused_in_a_sentence(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, text: str) -> None:
     monkeypatch.setenv("A_VALUE", "1")
-    assert simulate(configured(tmp_path, text), records=False).summary.rounds == 40
+    config = configured(tmp_path, text, exits="import sys\nsys.exit(0)\n")
+    assert simulate(config, records=False).summary.rounds == 40
 
 
 def test_libraries_of_another_environment_are_libraries(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -239,6 +274,51 @@ def test_libraries_of_another_environment_are_libraries(tmp_path: Path, monkeypa
     monkeypatch.syspath_prepend(library)
     text = "import a_library\ndef score(view, knobs):\n    return a_library.depth()\n"
     assert simulate(configured(tmp_path, text), records=False).summary.rounds == 40
+
+
+def test_a_value_that_cannot_be_looked_at_is_a_sentence(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("A_VALUE", "1")
+    text = "from unittest.mock import Mock\nM = Mock(spec=dict)\ndef score(view, knobs):\n    return float(M is not None)\n"
+    with pytest.raises(FedtwinError, match="holds a value that cannot be looked at: AttributeError"):
+        simulate(configured(tmp_path, text))
+
+
+UNSTEADY = {
+    "pydantic": "from pydantic import BaseModel\nclass Cfg(BaseModel):\n    w: float = 2.0\nCFG = Cfg()\n"
+    "def score(view, knobs):\n    return CFG.w * view.queue\n",
+    "dataclass of pydantic": "from pydantic.dataclasses import dataclass\n@dataclass\nclass Cfg:\n    w: float = 2.0\n"
+    "CFG = Cfg()\n"
+    "def score(view, knobs):\n    return CFG.w * view.queue\n",
+    "dispatch by an abstract class": "import functools, numbers\n@functools.singledispatch\ndef w(x):\n    return 1.0\n"
+    "@w.register(numbers.Real)\ndef _(x):\n    return 2.0\ndef score(view, knobs):\n    return w(view.queue) * view.queue\n",
+    "place of the file": "import logging\nfrom pathlib import Path\ndef score(view, knobs):\n"
+    "    logging.getLogger(__name__).debug('%s', Path(__file__).parent)\n    return view.queue\n",
+}
+
+
+@pytest.mark.parametrize("text", UNSTEADY.values(), ids=UNSTEADY.keys())
+def test_the_digest_is_the_same_in_every_process_and_place(tmp_path: Path, text: str) -> None:
+    program = (
+        "import sys\nfor name in sys.argv[2:]:\n    __import__(name)\nfrom fedtwin.config import config_hash, load_config\n"
+        "print(config_hash(load_config(sys.argv[1])))"
+    )
+    found = set()
+    for place, before in (("one", ()), ("other", ("pandas", "torch")), ("other", ())):
+        (tmp_path / place).mkdir(exist_ok=True)
+        configured(tmp_path / place, text)
+        command = [sys.executable, "-c", program, str(tmp_path / place / "mine.toml"), *before]
+        environment = {**os.environ, "A_VALUE": "1"}
+        found.add(subprocess.run(command, env=environment, capture_output=True, text=True, check=True).stdout)
+    assert len(found) == 1
+
+
+def test_all_of_a_package_beside_a_toml_is_imported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("A_VALUE", "1")
+    (tmp_path / "parts").mkdir()
+    (tmp_path / "parts" / "__init__.py").write_text("__all__ = ['rates']\n")
+    (tmp_path / "parts" / "rates.py").write_text("def rate(view):\n    return -view.queue\n")
+    config = configured(tmp_path, "from parts import *\ndef score(view, knobs):\n    return rates.rate(view)\n")
+    assert simulate(config, records=False).summary.rounds == 40
 
 
 def test_values_nested_too_deeply_are_a_sentence(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

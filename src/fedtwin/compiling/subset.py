@@ -407,7 +407,7 @@ class _Function:
             return getattr(builtins, name)
         else:
             raise UnclearError(f"{name} is not set")
-        with suppress(TypeError):
+        with suppress(TypeError, ValueError):  # what has no hash
             value = self._reading.replaced.get(value, value)
         self._names[name] = value
         return value

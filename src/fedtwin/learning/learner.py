@@ -29,7 +29,7 @@ from fedtwin.learning.lessons import lesson_of
 from fedtwin.learning.local import Trained
 from fedtwin.learning.notices import drawn_more_than_once, notices, variances_out_of_bounds
 from fedtwin.learning.passed_over import passed_over
-from fedtwin.learning.rates import past_the_schedule
+from fedtwin.learning.rates import past_the_schedule, rounds_of, short_of_the_schedule
 from fedtwin.learning.shares import shares_of
 from fedtwin.learning.tasks import task_of
 from fedtwin.learning.trial import errors_as_sentences
@@ -106,7 +106,8 @@ class Learner:
             warnings.warn(sentence, FedtwinWarning, stacklevel=2)
         self.layout, initial = workload.initial()
         charge = undercharged(config, upload_bits(self.layout, config.learning))
-        for told in (charge, variances_out_of_bounds(self._learning, self._rule, self.layout), passed_over(config)):
+        rate = short_of_the_schedule(config, rounds_of(config, len(samples)))
+        for told in (charge, variances_out_of_bounds(self._learning, self._rule, self.layout), passed_over(config), rate):
             if told is not None:
                 warnings.warn(told, FedtwinWarning, stacklevel=2)
         self._compressor = compressor_of(config.learning, self.layout)

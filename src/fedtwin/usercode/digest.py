@@ -16,7 +16,7 @@ from typing import Any
 from fedtwin.errors import FedtwinError
 from fedtwin.usercode.loading import HELD, load_object, module_of
 from fedtwin.usercode.reaching import Reached, reached_by_name, reached_from
-from fedtwin.usercode.source import CHANGED, code_of_function
+from fedtwin.usercode.source import CHANGED, code_of_function, sentence_of_error
 from fedtwin.usercode.values import ValueDigest, byte_code
 
 
@@ -36,6 +36,8 @@ def digest_of(value: Any, *modules: ModuleType, running: bool = False) -> str:
         values.add(value)
     except RecursionError:
         raise FedtwinError("Code of your own holds a value that is nested too deeply to be told apart from another.") from None
+    except Exception as error:
+        raise FedtwinError(f"Code of your own holds a value that cannot be looked at: {sentence_of_error(error)}.") from None
     changed = [] if running else [function for function in values.functions if _has_changed(function)]
     _refuse(function for function in changed if _stands_in_its_module(function))
     reached = reached_from(*modules, *_loaded(values.modules))

@@ -6,6 +6,7 @@ import importlib.util
 from collections.abc import Iterator
 from contextlib import suppress
 from inspect import getattr_static
+from itertools import zip_longest
 from types import CodeType, FunctionType, MethodType, ModuleType
 from typing import Any
 
@@ -13,6 +14,8 @@ from fedtwin.usercode.loading import module_beside
 from fedtwin.usercode.reaching import is_users, is_users_file
 
 MOST_DEEP = 6
+ATTRIBUTE = {"LOAD_ATTR", "LOAD_METHOD"}
+TAKEN = {"LOAD_GLOBAL", "LOAD_NAME", *ATTRIBUTE}
 
 
 def imported_inside(function: FunctionType) -> dict[str, ModuleType]:
@@ -21,12 +24,12 @@ def imported_inside(function: FunctionType) -> dict[str, ModuleType]:
     importer = str(function.__module__)
     package = function.__globals__.get("__package__") or importer.rpartition(".")[0]
     for level, name, attributes in dict.fromkeys(_imports_in(function.__code__)):
-        with suppress(Exception):
+        with suppress(Exception, SystemExit):
             whole = importlib.util.resolve_name("." * level + name, package) if level else name
             parts = whole.split(".")
             parents = [".".join(parts[:k]) for k in range(1, len(parts) + 1)]
             for one in (*parents, *(f"{whole}.{attribute}" for attribute in attributes)):
-                with suppress(Exception):
+                with suppress(Exception, SystemExit):
                     module = module_beside(importer, one)
                     if is_users(module.__name__):
                         found[module.__name__] = module
@@ -53,6 +56,17 @@ def names_in(code: CodeType) -> Iterator[str]:
     for constant in code.co_consts:
         if isinstance(constant, CodeType):
             yield from names_in(constant)
+
+
+def held_names_in(code: CodeType) -> Iterator[str]:
+    """Names, of modules maybe, that a function does something else with than to take an attribute: it may hand them on."""
+    steps = list(dis.get_instructions(code))
+    for step, after in zip_longest(steps, steps[1:]):
+        if step.opname in TAKEN and (after is None or after.opname not in ATTRIBUTE):
+            yield str(step.argval)
+    for constant in code.co_consts:
+        if isinstance(constant, CodeType):
+            yield from held_names_in(constant)
 
 
 def was_given_users_code(value: Any, deep: int = MOST_DEEP) -> bool:

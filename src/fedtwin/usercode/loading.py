@@ -244,7 +244,8 @@ def _import_beside(package: str) -> Any:
         if level or top in sys.stdlib_module_names or top == "fedtwin" or not is_in(FOLDERS[package], top):
             return builtins.__import__(name, globals, locals, fromlist or (), level)
         module = importlib.import_module(f"{package}.{name}")
-        for one in fromlist or ():
+        named = list(fromlist or ())
+        for one in [*named, *(getattr(module, "__all__", ()) if "*" in named else ())]:
             if one != "*" and not hasattr(module, one) and is_in(FOLDERS[package], f"{name}.{one}"):
                 importlib.import_module(f"{package}.{name}.{one}")
         return module if fromlist else sys.modules[f"{package}.{top}"]

@@ -6,17 +6,22 @@ Of objects from libraries only the type is seen, of numbers, arrays and tensors 
 import dataclasses
 import functools
 import hashlib
-from collections import defaultdict, deque
+import sys
+from array import array
+from collections import ChainMap, UserDict, UserList, defaultdict, deque
 from collections.abc import Iterator
 from contextlib import suppress
+from datetime import date, time, timedelta, tzinfo
 from enum import Enum
 from inspect import getattr_static
 from numbers import Number
+from operator import attrgetter, itemgetter, methodcaller
 from types import (
     BuiltinFunctionType,
     ClassMethodDescriptorType,
     CodeType,
     FunctionType,
+    MappingProxyType,
     MemberDescriptorType,
     MethodDescriptorType,
     MethodType,
@@ -29,7 +34,7 @@ from typing import Any
 
 import numpy as np
 
-from fedtwin.usercode.inside import cells_of, given_to, imported_inside, names_in, was_given_users_code
+from fedtwin.usercode.inside import cells_of, given_to, held_names_in, imported_inside, names_in, was_given_users_code
 from fedtwin.usercode.loading import MAIN, own_name
 from fedtwin.usercode.reaching import is_users, is_users_file
 from fedtwin.usercode.source import is_ours
@@ -38,7 +43,10 @@ PLAIN = (type(None), bool, complex, str, bytes, type(Ellipsis), range)
 NOT_OF_A_CLASS = {
     *("__module__", "__dict__", "__weakref__", "__doc__", "__firstlineno__", "__static_attributes__", "__slots__"),
     "_abc_impl",
+    *("_value2member_map_", "_inverted_"),  # of a flag, which makes its combinations when they are asked for
 }
+OF_A_FILE = {"__name__", "__package__", "__file__", "__spec__", "__loader__", "__path__", "__cached__"}
+"""What a module is told of the place where it lies, which does not count."""
 COMPUTED_NAMES = {"getattr", "vars", "__dict__", "attrgetter", "methodcaller"}
 """A function that mentions one of these may mean any name of a module that it mentions."""
 ALL_NAMES = {"globals", "eval", "exec"}
@@ -100,7 +108,7 @@ class ValueDigest:
                 self._all((value.fget, value.fset, value.fdel))
             case functools.cached_property():
                 self.add(value.func)
-            case functools.partial():
+            case functools.partial() | functools.partialmethod():
                 self._all((value.func, value.args, value.keywords))
             case Enum():
                 self._say(str(value.name))
@@ -111,6 +119,8 @@ class ValueDigest:
                 self._add_array(value)
             case tuple() | list() | deque():
                 self._all(_as_the_library_does(value, "__iter__"))
+                if isinstance(value, deque):
+                    self.add(value.maxlen)
             case dict():
                 self._all(part for item in _as_the_library_does(value, "items") for part in item)
                 if isinstance(value, defaultdict):
@@ -119,8 +129,18 @@ class ValueDigest:
                 self._say(*sorted(self._alone(part) for part in _as_the_library_does(value, "__iter__")))
             case bytearray():
                 self._say(bytes(value).hex())
-            case SimpleNamespace():
-                self.add(vars(value))
+            case SimpleNamespace() | UserDict() | UserList() | ChainMap():
+                self.add(dict(vars(value)))
+            case MappingProxyType():
+                self.add(dict(value))
+            case array():
+                self._say(value.typecode, value.tobytes().hex())
+            case slice():
+                self._all((value.start, value.stop, value.step))
+            case date() | time() | timedelta() | tzinfo():
+                self._say(repr(value))
+            case itemgetter() | attrgetter() | methodcaller():
+                self._all(value.__reduce__())
             case int():
                 self._say(hex(int.__index__(value)))
             case float() | str() | bytes() | Number():
@@ -134,7 +154,7 @@ class ValueDigest:
                 self._say(value.__objclass__.__qualname__, value.__qualname__)
             case np.ufunc():
                 self._say(value.__name__)
-            case _ if library == "torch":
+            case _ if library == "torch" or _is_tensor(value):
                 self._add_torch(value)
             case _ if library == "numba":
                 self.add(given_to(value).get("py_func"))
@@ -160,7 +180,7 @@ class ValueDigest:
         """An object of a class of the user's: the class, and what the object holds."""
         self.add(type(value))
         with suppress(AttributeError):
-            self.add(dict(object.__getattribute__(value, "__dict__")))
+            self.add(_but_what_is_cached(value, object.__getattribute__(value, "__dict__")))
         for cls in type(value).__mro__:
             slots = {name: slot for name, slot in vars(cls).items() if isinstance(slot, MemberDescriptorType)}
             for name, slot in sorted(slots.items()) if "__slots__" in vars(cls) else ():
@@ -195,8 +215,9 @@ class ValueDigest:
         file = function.__code__.co_filename
         if not is_users_file(file):
             self.libraries[str(function.__module__)] = None
-            if not is_ours(file) and was_given_users_code(function):  # a decorator of a library has made it
-                self._all((function.__defaults__, function.__kwdefaults__, dict(function.__dict__), cells_of(function)))
+            if not is_ours(file):  # a decorator of a library may have made it
+                held = (function.__defaults__, function.__kwdefaults__, dict(function.__dict__), *cells_of(function))
+                self._all(filter(was_given_users_code, held))
             return
         self.modules[str(function.__module__)] = None
         self.functions.append(function)
@@ -205,21 +226,13 @@ class ValueDigest:
         self._say(*(byte_code(function.__code__) if file.startswith("<") or place is None else [place]))
         self._all((function.__defaults__, function.__kwdefaults__, dict(function.__dict__)))
         self._all(cells_of(function))
-        names = dict.fromkeys(names_in(function.__code__))
-        for name in names:
-            value = function.__globals__.get(name)
-            if value is None:
-                continue
-            self._say(name)
-            if isinstance(value, ModuleType):
-                self._add_module(value)
-                self._add_attributes(value, names, set())
-            else:
-                self.add(value)
+        names = dict.fromkeys(name for name in names_in(function.__code__) if name not in OF_A_FILE)
+        held = frozenset(held_names_in(function.__code__))
+        self._add_meant(function.__globals__, names, held, set())
         for name, module in imported_inside(function).items():
             self._say("inside", own_name(name))
             self._add_module(module)
-            self._add_attributes(module, names, set())
+            self._add_attributes(module, names, held, set())
         if not ALL_NAMES.isdisjoint(names):
             self._add_names(function.__globals__)
 
@@ -227,23 +240,29 @@ class ValueDigest:
         self._say(own_name(module.__name__))
         self.libraries[module.__name__] = None
 
-    def _add_attributes(self, module: ModuleType, names: dict[str, None], known: set[str]) -> None:
+    def _add_meant(self, among: dict[str, Any], names: dict[str, None], held: frozenset[str], known: set[str]) -> None:
+        """Of these globals, or names of a module, those that a function mentions."""
+        for name in names:
+            value = among.get(name)
+            if value is None:
+                continue
+            self._say(name)
+            if not isinstance(value, ModuleType):
+                self.add(value)
+            else:
+                self._add_module(value)
+                self._add_attributes(value, names, held, known)
+                if name in held and is_users(value.__name__):
+                    self._add_names(vars(value))
+
+    def _add_attributes(self, module: ModuleType, names: dict[str, None], held: frozenset[str], known: set[str]) -> None:
         """Of a module of the user's all that a function may mean by ``module.name``, also ``module.other.name``."""
         if not is_users(module.__name__) or module.__name__ in known:
             return
         known.add(module.__name__)
         if "__getattr__" in vars(module) or not COMPUTED_NAMES.isdisjoint(names):
             self._add_names(vars(module))
-        for name in names:
-            value = vars(module).get(name)
-            if value is None:
-                continue
-            self._say(name)
-            if isinstance(value, ModuleType):
-                self._add_module(value)
-                self._add_attributes(value, names, known)
-            else:
-                self.add(value)
+        self._add_meant(vars(module), names, held, known)
 
     def _add_names(self, names: dict[str, Any]) -> None:
         """All that a module holds, but for what every module does, and what a notebook keeps of itself."""
@@ -265,9 +284,11 @@ class ValueDigest:
             self.modules[str(cls.__module__)] = None
             self._all((type(cls), *cls.__bases__))
             for name, value in sorted(vars(cls).items()):
-                if name not in NOT_OF_A_CLASS:
+                if name not in NOT_OF_A_CLASS and not name.startswith("__pydantic_"):
                     self._say(name)
                     self.add(value)
+            for name, field in vars(cls).get("__pydantic_fields__", {}).items():
+                self._all((name, field.default, field.default_factory))
         else:
             self.libraries[str(cls.__module__)] = None
 
@@ -318,6 +339,20 @@ def _as_the_library_does(value: Any, method: str) -> Any:
     """What a method gives that is not the user's own: a class of the user's may show itself otherwise than it counts."""
     owner = next(cls for cls in type(value).__mro__ if not is_users(str(cls.__module__)))
     return getattr(owner, method)(value)
+
+
+def _but_what_is_cached(value: Any, held: dict[str, Any]) -> dict[str, Any]:
+    """What an object holds, but for what it works out when that is asked for."""
+    return {
+        name: one
+        for name, one in held.items()
+        if not (name in NOT_OF_A_CLASS or isinstance(getattr_static(type(value), name, None), functools.cached_property))
+    }
+
+
+def _is_tensor(value: Any) -> bool:
+    torch = sys.modules.get("torch")
+    return torch is not None and isinstance(value, torch.Tensor)
 
 
 def _name_of_type(value: Any) -> str:

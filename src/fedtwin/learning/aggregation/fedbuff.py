@@ -25,4 +25,4 @@ def apply(state: Buffer, model: Any, upload: Upload, settings: Mixing) -> tuple[
     return Buffer(), model + (settings.mixing / held) * changes
 
 
-RULE = Aggregator(init, apply, needs_start=True, reads=("mixing", "buffer_size", *STALENESS))
+RULE = Aggregator(init, apply, needs_start=True, extrapolates=True, reads=("mixing", "buffer_size", *STALENESS))

@@ -17,6 +17,7 @@ from fedtwin.learning.data.catalog import CATALOG, cached_folder
 from fedtwin.learning.data.checking import checked
 from fedtwin.learning.data.dataset import ARRAYS, Dataset, other_features
 from fedtwin.learning.data.parquet import FEATURES, arrays_of_parquet
+from fedtwin.learning.tasks import outputs_of_targets
 
 Arrays = dict[str, NDArray[Any]]
 EMBEDDED = "digits"
@@ -39,6 +40,8 @@ def _load(name: str, learning: LearningConfig, parts: Sequence[str]) -> Dataset:
         if learning.task != "classification":
             raise FedtwinError(f"{setting} has classes: learning.task = {learning.task!r} needs data of your own.")
         data = _embedded(setting) if name == EMBEDDED else _cached(name)
+        if learning.outputs:
+            outputs_of_targets(learning, setting, [data.y_train, data.y_test])
         return replace(data, given_outputs=learning.outputs)
     path = Path(name)
     if "\0" in name:

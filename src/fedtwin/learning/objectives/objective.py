@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor
 from torch.nn import functional
@@ -51,7 +52,7 @@ class Objective:
     def metric(self, outputs: Tensor, targets: Tensor) -> float:
         """Over all samples of a test set; of code of the user's own, one number or one sentence."""
         found = self._metric(outputs, targets)
-        if isinstance(found, Tensor) and found.numel() == 1:
+        if isinstance(found, np.generic) or (isinstance(found, Tensor) and found.numel() == 1):
             found = found.item()
         if isinstance(found, bool) or not isinstance(found, int | float):
             raise FedtwinError(f"learning.metric = {self.learning.metric!r} gives {found!r:.80}: one number is needed.")

@@ -292,3 +292,8 @@ def test_the_command_line(cli: Cli, tmp_path: Path, monkeypatch: pytest.MonkeyPa
     ):
         done = cli(*arguments)
         assert done.returncode == 2 and sentence in done.stderr and len(done.stderr.strip().splitlines()) == 1
+
+
+def test_outputs_below_the_classes_of_a_built_in_set_are_a_sentence() -> None:
+    with pytest.raises(FedtwinError, match=r"'digits' has the label 9, and learning.outputs = 5: labels count from 0"):
+        load_dataset("digits", LearningConfig(outputs=5))

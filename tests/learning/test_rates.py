@@ -97,6 +97,12 @@ def test_a_run_that_ends_long_before_its_schedule_is_told_of() -> None:
     assert other_than_the_schedule(rounds_of_fifteen) is None
 
 
+def test_a_simulated_run_tells_when_it_begins_that_its_schedule_is_longer() -> None:
+    short = {"run.rounds": 30, "fleet.devices": 6, "fleet.channels": 3, "learning.rate_schedule": "cosine"}
+    with pytest.warns(FedtwinWarning, match="The run has 30 of the 100 rounds of learning.rate_schedule"):
+        simulate({**short, "learning.rate_rounds": 100, "learning.executor": "serial"}, records=False)
+
+
 def test_a_round_past_the_schedule_is_told_of() -> None:
     config = training(500, rate_schedule="linear", rate_rounds=60)
     assert past_the_schedule(config, 60) is None and past_the_schedule(training(500), 501) is None

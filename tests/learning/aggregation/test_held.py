@@ -122,6 +122,7 @@ def learners_as_on_a_gpu(**changes: Any) -> tuple[Learner, Learner]:
     return live, other
 
 
+@pytest.mark.filterwarnings("ignore:learning.aggregation = 'fedbuff' can step beyond")
 def test_what_a_gpu_holds_in_an_order_of_its_own_is_held_in_the_models() -> None:
     """A checkpoint has vectors as the model's."""
     live, other = learners_as_on_a_gpu(**{"learning.aggregation": "fedbuff"})

@@ -292,6 +292,19 @@ def test_a_scheme_brings_its_mode_to_the_settings_that_need_it() -> None:
         sweep_runs({**spec, "schemes": ["CU-UCB"]})
 
 
+def test_settings_of_a_policy_go_to_the_schemes_that_declare_them(tmp_path: Path) -> None:
+    text = "from typing import NamedTuple\nfrom fedtwin.policies import Policy\nclass Own(NamedTuple):\n    factor: float = 1.0\n"
+    score = "def score(view, knobs):\n    return knobs.settings.factor * view.queue\n"
+    (tmp_path / "mine.py").write_text(f"{text}{score}POLICY = Policy(score, power='max', settings=Own)\n")
+    path = tmp_path / "grid.toml"
+    path.write_text(
+        'schemes = ["mine:POLICY", "CU-UCB"]\nseeds = 1\nrounds = 40\ngrid = { "policy.v" = [1e4, 1e5] }\n'
+        "[config.policy.settings]\nfactor = -2.0\n"
+    )
+    settings = [(point.scheme, dict(point.config.policy.settings)) for point in sweep_runs(path)[0]]
+    assert settings == 2 * [("mine:POLICY", {"factor": -2.0}), ("CU-UCB", {})]
+
+
 def test_settings_that_a_policy_does_not_declare_are_told_before_the_first_run() -> None:
     with pytest.raises(FedtwinError, match=r"CU-UCB, seed 0: policy\.settings\.memory is not a setting"):
         sweep_runs({"schemes": ["CU-UCB"], "seeds": 1, "rounds": 60, "grid": {"policy.settings.memory": [0.1, 0.5]}})

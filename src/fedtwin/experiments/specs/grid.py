@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from fedtwin.config import Config, build_config, seen_from
-from fedtwin.experiments.specs.schemes import scheme_config
+from fedtwin.experiments.specs.schemes import each_with_its_settings, scheme_config
 from fedtwin.learning.charges import UploadSizes
 from fedtwin.registry import find_scheme
 
@@ -41,9 +41,13 @@ def grid_points(
     for values in product(*grid.values()):
         chosen = dict(zip(grid, values, strict=True))
         merged = {name: seen_from(folder or Path(), name, value) for name, value in {**settings, **chosen}.items()}
-        for scheme in schemes:
+        asked, configs = list(product(schemes, seeds)), []
+        for scheme, seed in asked:
             paper = find_scheme(scheme)  # its mode is known before, since some settings are for one mode only
             mode = {"run.mode": paper.mode} if paper is not None else {}
-            for seed in seeds:
-                config = scheme_config(build_config({}, {**mode, **merged, "run.seed": seed}), scheme, folder)
-                yield Point(chosen, scheme, sizes.charged(config))
+            configs.append(scheme_config(build_config({}, {**mode, **merged, "run.seed": seed}), scheme, folder))
+        swept = any(name.startswith("policy.settings.") for name in grid)  # a scheme without it would be the same run at each
+        if not swept and any(config.policy.settings for config in configs):
+            configs = each_with_its_settings(configs)
+        for (scheme, _), config in zip(asked, configs, strict=True):
+            yield Point(chosen, scheme, sizes.charged(config))

@@ -68,6 +68,8 @@ class Orders:
         if not self._core.paused:
             raise FedtwinError("The run is not paused.")
         self._run.steer("resume", BY, order.person)
+        if self._core.round >= self._core.config.run.rounds:
+            return f"The run ends: it has had its {self._core.config.run.rounds} rounds."
         return "The run goes on."
 
     async def _finish(self, order: Order) -> str:
@@ -98,6 +100,8 @@ class Orders:
         kept = ""
         if setting.startswith("objective.") and self._core.state.policy.state is not None:
             kept = "; what the policy keeps of its own stays as it was learned"
+        if setting == "run.rounds" and order.value <= self._core.round:
+            kept = f": round {self._core.round} has begun, so the run ends when all that is in flight is over"
         return f"{setting} = {order.value} from round {self._core.round + 1} on{was}{kept}."
 
     async def _release(self, order: Order) -> str:

@@ -176,6 +176,17 @@ def test_a_lead_over_what_changes_by_itself_is_refused_by_name(name: str) -> Non
     Policy(functions["score"], power="optimal")
 
 
+def test_a_lead_over_what_changes_by_itself_is_refused_in_a_closure_too() -> None:
+    def helper(view: View) -> float:
+        return view.gain
+
+    def score(view: View, knobs: Any) -> float:  # noqa: ARG001
+        return helper(view)
+
+    with pytest.raises(FedtwinError, match="A policy that looks at gain cannot have a lead"):
+        Policy(score, power="optimal", lead=never)
+
+
 def test_what_a_policy_does_not_declare_is_not_computed() -> None:
     def score(view: View, knobs: Any) -> float:  # noqa: ARG001
         if view.prediction != () or view.state != ():

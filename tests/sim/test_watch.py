@@ -113,6 +113,20 @@ def test_a_lead_that_keeps_its_word_runs_through(tmp_path: Path) -> None:
     assert by(config, "compiled").rounds.equals(by(config, "readable").rounds)
 
 
+TURN = "-view.queue * view.samples - (1e9 if (view.round + 7 * view.device) % 3001 == 0 else 0.0)"
+
+
+@pytest.mark.parametrize("score", mostly_slow(["-view.queue * view.samples * (1.0 + view.device % 3)", TURN], TURN))
+def test_a_score_that_looks_at_numbers_has_its_lead_asked_for_devices_that_differ_in_nothing_else(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, score: str
+) -> None:
+    """Without the watch, which may find a wrong choice or not."""
+    monkeypatch.setattr(watch.Watch, "look", lambda _: None)
+    settings = {"fleet.devices": 600, "run.rounds": 4000, "objective.min_mean_samples": 0.1}
+    config = configured(tmp_path, score=score, lead="0.0", has_lead=True, settings=settings)
+    assert by(config, "compiled").rounds.equals(by(config, "readable").rounds)
+
+
 @pytest.mark.slow
 def test_with_everybody_in_flight_some_scores_are_compared(tmp_path: Path) -> None:
     config = configured(tmp_path, score="view.queue", settings={"fleet.devices": 5, "fleet.channels": 5, "run.rounds": 100})
@@ -133,6 +147,41 @@ def test_an_error_of_the_users_is_a_sentence_with_file_and_line_in_both(
 ) -> None:
     with pytest.raises(FedtwinError, match=rf"failed in round 1 for device \d+: ({error}).*mine\.py, line 6"):
         by(configured(tmp_path, score=score), engine)
+
+
+EVERY_PICOSECOND = """import math
+from fedtwin.draws import uniform, word
+from fedtwin.world.parts import Channel
+
+def gain(at, path_gain, settings):
+    return -path_gain * math.log(uniform(word(at.stream, math.floor(at.clock_s * 1e12))))
+
+CHANNEL = Channel(gain)
+"""
+
+
+def test_what_only_compiled_code_refuses_is_said_of_the_right_part_and_auto_starts_again_readably(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "pico.py").write_text(EVERY_PICOSECOND)
+    (tmp_path / "pico.toml").write_text("[world]\nchannel = 'pico:CHANNEL'\n")
+    config = load_config(tmp_path / "pico.toml", {"run.rounds": 300})
+    with pytest.raises(EnginesDifferError, match=r"^world\.channel = 'pico:CHANNEL' fails when it is compiled .*over 1e12"):
+        by(config, "compiled")
+    monkeypatch.setattr("fedtwin.sim.run.engine_for", lambda config, **_: config.run.engine.replace("auto", "compiled"))
+    with pytest.warns(FedtwinWarning, match=r"over 1e12.*'readable' runs it as it is written\. It starts again that way now"):
+        result = simulate(config, out=tmp_path / "auto")
+    assert result.rounds.equals(by(config, "readable").rounds)
+
+
+def test_a_lead_that_fails_is_no_reason_to_stop_where_it_is_not_asked_for(tmp_path: Path) -> None:
+    lead = "gap / (behind.samples - behind.samples)"
+    config = configured(tmp_path, score="-view.queue * view.samples", lead=lead, has_lead=True, settings=LARGE)
+    with pytest.raises(
+        EnginesDifferError, match=r"^policy\.name = 'mine:POLICY' fails when it is compiled .*ZeroDivisionError"
+    ):
+        by(config, "compiled")
+    assert len(by(config, "readable").rounds) > 0
 
 
 @pytest.mark.parametrize("mode", ["async", pytest.param("sync", marks=pytest.mark.slow)])

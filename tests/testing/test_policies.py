@@ -6,6 +6,7 @@ import time
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import numpy as np
 import pytest
 
 from fedtwin.config import replace_settings
@@ -15,6 +16,7 @@ from fedtwin.policies.base import rounds_ahead
 from fedtwin.testing import check_policy
 from fedtwin.testing import policies as checker
 from fedtwin.testing.engines import Engines
+from fedtwin.testing.leads import check_lead
 
 COUNTED = [0]
 
@@ -132,12 +134,30 @@ def by_number(view: View, knobs: Knobs) -> float:
         (queue, a_little_too_long, r"is passed \d+ rounds after .*, and its lead said \d"),
         (queue, not_a_number, "its lead gave nan: a number of rounds is needed"),
         (queue, failing, r"ZeroDivisionError: .* \(.*test_policies\.py, line \d+\), in its lead"),
-        (by_number, good_lead, "is passed .* lead is not asked, for they differ in their number only"),
+        (by_number, good_lead, r"is passed \d+ rounds after .*, and its lead said \d"),
     ],
     ids=lambda value: value.__name__ if callable(value) else "",
 )
 def test_a_lead_that_breaks_its_word_is_found(score: Any, lead: Any, words: str) -> None:
     _refused(Policy(score, power="optimal", lead=lead), words)
+
+
+def weighted(view: View, knobs: Knobs) -> float:
+    return queue(view, knobs) * (1.0 + view.device % 3)
+
+
+def never_certain(ahead: View, behind: View, gap: float, knobs: Knobs) -> float:  # noqa: ARG001
+    return 0.0
+
+
+def number_aside(view: View, knobs: Knobs) -> float:
+    return queue(view, knobs) + (view.round * float(getattr(view, "dev" + "ice"))) % 7
+
+
+def test_a_score_beside_a_lead_may_look_at_numbers_that_the_lead_reckons_with() -> None:
+    check_lead("weighted", Policy(weighted, power="max", lead=never_certain), (), np.random.default_rng(2), 300)
+    with pytest.raises(FedtwinError, match=r"is passed .* lead is not asked, for they differ in their number only"):
+        check_lead("aside", Policy(number_aside, power="max", lead=never_certain), (), np.random.default_rng(2), 300)
 
 
 def test_a_lead_over_a_hidden_look_is_found() -> None:

@@ -68,3 +68,20 @@ def test_code_of_the_users_that_compiles_to_something_else_is_not_used(tmp_path:
     monkeypatch.setattr(playing, "is_users", lambda _: True)
     monkeypatch.setattr(playing, "play_compiled", lambda fork, worlds, points: list(play_compiled(fork, worlds, points))[::-1])
     assert whatif(run, at=30, rounds=20, worlds=3, engine="compiled") == usual
+
+
+def test_code_of_the_users_that_fails_only_where_it_is_compiled_is_played_readably(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run = played(tmp_path / "run", run__rounds=60)
+    asked: dict[str, Any] = {"at": 30, "rounds": 20, "worlds": 3}
+    usual = whatif(run, **asked, engine="readable")
+
+    def too_large(*_: Any) -> Any:
+        raise OverflowError("math.floor of a number over 1e12")
+
+    monkeypatch.setattr(playing, "play_compiled", too_large)
+    with pytest.raises(OverflowError):
+        whatif(run, **asked, engine="compiled")
+    monkeypatch.setattr(playing, "is_users", lambda _: True)
+    assert whatif(run, **asked, engine="compiled") == usual

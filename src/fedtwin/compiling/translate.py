@@ -4,7 +4,8 @@ import builtins
 import hashlib
 import math
 import os
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import suppress
 from functools import cache
 from importlib.util import find_spec
 from types import CellType, CodeType, FunctionType
@@ -247,11 +248,16 @@ def _add_code(text: Any, code: CodeType) -> None:
 
 
 def reached(function: Any, replaced: Replaced, found: dict[Any, None]) -> dict[Any, None]:
-    """The function and all that it calls by names of its module, directly or not, in the order they are met."""
+    """The function and all that it calls by names of its module or closure, directly or not, in the order they are met."""
     if function not in found:
         found[function] = None
-        for name in function.__code__.co_names:
-            called = function.__globals__.get(name)
+        for called in (*map(function.__globals__.get, function.__code__.co_names), *_in_closure(function)):
             if isinstance(called, FunctionType):
                 reached(replaced.get(called, called), replaced, found)
     return found
+
+
+def _in_closure(function: Any) -> Iterator[Any]:
+    for cell in function.__closure__ or ():
+        with suppress(ValueError):  # of a name that is not set yet
+            yield cell.cell_contents

@@ -9,7 +9,7 @@ import numpy as np
 
 from fedtwin.errors import FedtwinError
 from fedtwin.policies import Knobs, Policy, View
-from fedtwin.policies.base import last_if_nan
+from fedtwin.policies.base import attributes_in, last_if_nan
 from fedtwin.policies.checks import sentence_of_hidden_look, with_other_facts
 from fedtwin.policies.failures import score_of, sentence_of
 from fedtwin.testing.views import Device, some_device, some_knobs, some_round
@@ -21,8 +21,9 @@ NEAR = 20
 def check_lead(name: str, policy: Policy, settings: Any, chance: np.random.Generator, pairs: int) -> None:
     """Pairs of devices that are not selected: who is behind must not pass, nor draw level, for as long as the lead lasts.
 
-    Of two that are equal in all but their number none may pass the other at all: nobody asks the lead about those.
+    Some are equal in all but their number: the lead is asked about those too where the score looks at it.
     """
+    numbered = "device" in attributes_in(policy.score)
     for pair in range(pairs):
         round_, knobs = some_round(chance), some_knobs(chance, settings)
         one = some_device(chance, round_)
@@ -37,12 +38,12 @@ def check_lead(name: str, policy: Policy, settings: Any, chance: np.random.Gener
         if not math.isfinite(gap):
             continue
         lasts = math.inf
-        if one._replace(number=0) != other._replace(number=0):
+        if numbered or one._replace(number=0) != other._replace(number=0):
             lasts = _lead(name, policy, ahead, behind, round_, gap, knobs)
         passed = _when_passed(lambda at: score(behind, at) - score(ahead, at), chance, round_, lasts, gap)  # noqa: B023
         if passed is not None:
             what = f"said {lasts:g}" if math.isfinite(lasts) else "said for ever"
-            if one._replace(number=0) == other._replace(number=0):
+            if not numbered and one._replace(number=0) == other._replace(number=0):
                 what = "is not asked, for they differ in their number only"
             raise FedtwinError(
                 f"policy.name = {name!r}: a device is passed {passed} rounds after round {round_} by the one behind, and its "

@@ -8,6 +8,7 @@ from fedtwin.compiling import can_compile
 from fedtwin.errors import CannotCompileError
 from fedtwin.sim.compiled import READABLE_DEVICE_S, READABLE_ROUND_S
 from fedtwin.sim.fast.compile import LOAD_S, Exchanged, exchanged_in, is_users, obstacle_to_compiling
+from fedtwin.sim.fast.run import FAILURES
 from fedtwin.whatif.answer import Played
 from fedtwin.whatif.compiled import is_made, play_compiled
 from fedtwin.whatif.fork import Fork
@@ -37,6 +38,9 @@ def play(fork: Fork, worlds: Iterable[OneWorld], rounds: int, engine: EngineName
                 return found
         except CannotCompileError:
             if engine == "compiled":
+                raise
+        except FAILURES:  # of the user's own code: the readable way says where, if it fails too
+            if not is_users(exchanged):
                 raise
     return [play_readable(fork, one, points) for one in all_worlds]
 

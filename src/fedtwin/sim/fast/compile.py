@@ -16,7 +16,7 @@ from fedtwin.registry import Mode
 from fedtwin.sim.fast import asynchronous, choose, probe, steps, synchronous
 from fedtwin.sim.fast.layout import State
 from fedtwin.sim.fast.reasons import reason_in
-from fedtwin.sim.fast.tournament import lead_of_policy, plain_score
+from fedtwin.sim.fast.tournament import lead_of_policy, never_the_same, plain_score, same_for_ever
 from fedtwin.world.always import AVAILABILITY as ALWAYS
 from fedtwin.world.parts import Parts, parts_of
 
@@ -188,6 +188,8 @@ def _replaced(what: Exchanged) -> Replaced:
         found[as_if_told] = steps.nothing_to_tell
     if not (little and scored):
         found[plain_score] = no_score
+    if policy.lead is not None and "device" in attributes_in(policy.score):
+        found[same_for_ever] = never_the_same
     found[steps.prediction_of] = steps.predicted if policy.predicts else steps.no_prediction
     found[prediction_as_if_told] = steps.told_anyway if policy.predicts else steps.still_no_prediction
     return {**found, **_of_gain(what.gain), **_of_records(what)}

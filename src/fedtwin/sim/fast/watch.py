@@ -44,9 +44,9 @@ class Watch:
         self._exchanged, self._own = exchanged, own
         self._name, self._policy, self._gain_known = config.policy.name, exchanged.policy, exchanged.gain
         self._state, self._rules = start.state, start.rules
-        self._world_is_users = any(
-            not is_ours(own.function) for own in own_functions(exchanged) if own.setting != "policy.name"
-        )
+        functions_of_users = (own for own in own_functions(exchanged) if not is_ours(own.function))
+        self._users = list(dict.fromkeys(own.setting for own in functions_of_users))
+        self._world_is_users = any(setting != "policy.name" for setting in self._users)
         self._world, self._knobs = Draws(config, fleet_columns(config)), knobs_of(config)
         self._plan = optimal_plan if exchanged.power == "optimal" else full_power_plan
         self._random = random.Random(config.run.seed)
@@ -80,7 +80,11 @@ class Watch:
         self._looked_s += time.monotonic() - begun
 
     def sentence_of(self, error: Exception) -> FedtwinError:
-        """What failed in compiled code, which knows no lines: the same scores in plain Python tell where."""
+        """What failed in compiled code, which knows no lines: the same scores in plain Python tell where.
+
+        Where they do not fail, only a readable run can tell: compiled code refuses a few numbers that Python does not, and a
+        lead is asked for in compiled code alone.
+        """
         round_ = int(self._state.run["round"][0])
         free = np.flatnonzero(self._state.devices["free"]).tolist()
         if isinstance(error, FloatingPointError) and str(error) == NO_SCORES:
@@ -94,9 +98,12 @@ class Watch:
                 self.score(device, round_)
         except FedtwinError as found:
             return found
-        if str(error) == NO_DRAW:
-            return FedtwinError(f"[world] failed in round {round_}: {error}.")
-        return FedtwinError(f"policy.name = {self._name!r} failed in round {round_}: {type(error).__name__}: {error}.")
+        suspects = [name for name in self._users if str(error) != NO_DRAW or name != "policy.name"]
+        parts = " or ".join(f"{name} = {self._exchanged.names[name]!r}" for name in suspects) or "[world]"
+        return EnginesDifferError(
+            f"{parts} fails when it is compiled (round {round_}: {type(error).__name__}: {error}), and not in plain Python as "
+            "far as was looked: run.engine = 'readable' runs it as it is written."
+        )
 
     @property
     def _clock_s(self) -> float:

@@ -46,7 +46,12 @@ def run_readable(config: Config, wanted: Wanted, resumed: Resumed | None) -> Res
             listeners=listeners,
         )
         checkpoints = Checkpoints(engine, folder, wanted.checkpoint_every_s, identity.hash)
-        purity = Purity(config.own_code, config.code.folder, identity.code)
+        questions = [
+            *engine.coordinator.questions,
+            *engine.world.questions,
+            *(learner.questions if learner is not None else ()),
+        ]
+        purity = Purity(config.own_code, config.code.folder, identity.code, questions=questions)
 
         def pause() -> None:
             purity.look(engine.coordinator.round)

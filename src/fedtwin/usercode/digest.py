@@ -47,6 +47,16 @@ def digest_of(value: Any, *modules: ModuleType, running: bool = False) -> str:
     return hashlib.sha256(f"{_digest_of_sources(reached)} {text}".encode()).hexdigest()
 
 
+def clear_caches(*values: Any) -> bool:
+    """Empties every ``functools.cache`` that code of the user's reaches by name; whether there is one."""
+    reached = ValueDigest()
+    for value in values:
+        reached.add(value)
+    for cache in reached.caches:
+        cache.cache_clear()
+    return bool(reached.caches)
+
+
 def _refuse(changed: Iterable[FunctionType]) -> None:
     for function in changed:
         file = function.__code__.co_filename

@@ -1,6 +1,6 @@
 """Code of the user's own, named ``module:attribute``: how it is found, loaded, and told apart from changed code."""
 
-from fedtwin.usercode.digest import clear_caches, code_digest, digest_of, source_digest
+from fedtwin.usercode.digest import clear_caches, code_digest, digest_of, mentions, source_digest
 from fedtwin.usercode.keeping import keep_sources, sources_of
 from fedtwin.usercode.loading import forget_changed_code, is_in, load_object
 from fedtwin.usercode.objects import name_of_object, only_here, sentence_of_only_here
@@ -20,6 +20,7 @@ __all__ = [
     "is_ours",
     "keep_sources",
     "load_object",
+    "mentions",
     "name_of_object",
     "of_device",
     "only_here",

@@ -14,6 +14,7 @@ from types import FunctionType, ModuleType
 from typing import Any
 
 from fedtwin.errors import FedtwinError
+from fedtwin.usercode.inside import names_in
 from fedtwin.usercode.loading import HELD, load_object, module_of
 from fedtwin.usercode.reaching import Reached, reached_by_name, reached_from
 from fedtwin.usercode.source import CHANGED, code_of_function
@@ -55,6 +56,13 @@ def clear_caches(*values: Any) -> bool:
     for cache in reached.caches:
         cache.cache_clear()
     return bool(reached.caches)
+
+
+def mentions(value: Any, names: Iterable[str]) -> bool:
+    """Whether a function of the user's that the value reaches has one of the names in it."""
+    reached = ValueDigest()
+    reached.add(value)
+    return any(not set(names_in(function.__code__)).isdisjoint(names) for function in reached.functions)
 
 
 def _refuse(changed: Iterable[FunctionType]) -> None:

@@ -10,6 +10,7 @@ a device is asked at most once a round. When an upload arrives: ``report``; when
 import math
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, Literal, NamedTuple
 
 from fedtwin.errors import FedtwinError
@@ -19,7 +20,7 @@ from fedtwin.policies.failures import score_of, sentence_of_chance, sentence_of_
 from fedtwin.twin import update
 from fedtwin.twin.state import DeviceTwin, Fact, Status, Twin, mean_heard, queue_at, total_queue
 from fedtwin.twin.update import Offer
-from fedtwin.usercode import is_ours
+from fedtwin.usercode import Questions, is_ours, of_device
 
 GainKnown = Literal["last-heard", "current", "mean"]
 Predict = Callable[[int, float, float, float], Prediction]
@@ -74,6 +75,8 @@ class Coordinator:
         self.round = 0
         self._policy, self._policy_name = policy, policy_name
         self._policy_is_users = not is_ours(getattr(getattr(policy.score, "__code__", None), "co_filename", ""))
+        called = f"policy.name = {policy_name!r}"
+        self._scored, self._observed = Questions(called, policy.score), Questions(called, policy.observe)
         self._knobs = knobs
         self._ranks = ranks
         self._learn_on_selection = learn_on_selection
@@ -107,6 +110,8 @@ class Coordinator:
             view = self.view(device, now, round_)
             number, rank = self._score(view, now), self._ranks[device]
             score = last_if_nan(number)
+            if self._policy_is_users and self._scored.wants(device):
+                self._scored.keep(of_device(device, round_), partial(score_of, *self._question(view, now)), number)
             a_number = a_number or score == number
             if best is None or score < best[0] or (score == best[0] and rank < best[1]):
                 best = score, rank, view
@@ -134,6 +139,11 @@ class Coordinator:
     def ranks(self) -> Sequence[int]:
         """Who wins a tie: the device with the smaller one."""
         return self._ranks
+
+    @property
+    def questions(self) -> list[Questions]:
+        """What a policy of the user's own was asked."""
+        return [self._scored, self._observed]
 
     @property
     def states(self) -> Sequence[Any]:
@@ -242,7 +252,10 @@ class Coordinator:
         """The policy's own state of the device changes, if it has one."""
         policy = self._policy
         if policy.state is not None:
-            self._states[device] = next_state(self._policy_name, policy, self._states[device], news, self._knobs, device)
+            question = self._policy_name, policy, self._states[device], news, self._knobs, device
+            self._states[device] = next_state(*question)
+            if self._observed.wants(device):
+                self._observed.keep(of_device(device, news.round), partial(next_state, *question), self._states[device])
 
     def _first_state(self) -> Any:
         return self._policy.state() if self._policy.state is not None else ()
@@ -288,9 +301,15 @@ class Coordinator:
     def _score(self, view: View, now: Now) -> float:
         if isinstance(self._policy, Policy):
             return score_of(self._policy_name, self._policy.score, view, self._knobs)
+        return score_of(*self._question(view, now))
+
+    def _question(self, view: View, now: Now) -> tuple[Any, ...]:
+        """What a score is asked with."""
+        if isinstance(self._policy, Policy):
+            return self._policy_name, self._policy.score, view, self._knobs
         if now.true_cost is None:
             raise TypeError("an oracle policy chooses only where the true costs are known")
-        return score_of(self._policy_name, self._policy.score, view, now.true_cost(view.device), self._knobs)
+        return self._policy_name, self._policy.score, view, now.true_cost(view.device), self._knobs
 
     def _hold_to_its_word(self, view: View, score: float, now: Now) -> None:
         """The same arguments give the same score; where a policy has a lead, so do other facts that change by themselves."""

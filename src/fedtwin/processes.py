@@ -3,6 +3,7 @@
 import _thread
 import ctypes
 import os
+import pickle
 import signal
 import subprocess
 import sys
@@ -14,9 +15,28 @@ from multiprocessing import parent_process
 from multiprocessing.connection import wait
 from pathlib import Path
 from types import ModuleType
+from typing import Any
 
 PR_SET_PDEATHSIG = 1
 HEARD_AGAIN_S = 0.02
+MARK = "fedtwin-answer "
+
+
+def asked_elsewhere(module: str, function: str, given: Any) -> str | None:
+    """What a function gives, a text, in a new process with other hashes of texts; None where it fails."""
+    command = (
+        f"import pickle, sys; sys.path[:] = sys.argv[1:]; from {module} import {function}; "
+        f"print(chr(10) + {MARK!r} + {function}(pickle.load(sys.stdin.buffer)), flush=True)"
+    )
+    done = subprocess.run(
+        [sys.executable, "-P", "-c", command, *sys.path],
+        input=pickle.dumps(given),
+        env={**os.environ, "PYTHONHASHSEED": "2" if os.environ.get("PYTHONHASHSEED") == "1" else "1"},
+        capture_output=True,
+        check=False,
+    )
+    lines = done.stdout.decode(errors="replace").splitlines()
+    return next((line.removeprefix(MARK) for line in lines if line.startswith(MARK)), None)
 
 
 @contextmanager

@@ -1,5 +1,6 @@
 """Every registered rule keeps its word, and whoever breaks it is found out, in one sentence."""
 
+import functools
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -62,6 +63,15 @@ def by_chance(state: Any, model: Any, upload: Upload, settings: Any) -> Any:  # 
     return state, model + float(np.random.default_rng().random()) * upload.weights
 
 
+@functools.cache
+def drawn(device: int) -> float:  # noqa: ARG001
+    return float(np.random.default_rng().random())
+
+
+def by_memoised_chance(state: Any, model: Any, upload: Upload, settings: Any) -> Any:  # noqa: ARG001
+    return state, model + drawn(upload.device) * upload.weights
+
+
 def remembering(state: Any, model: Any, upload: Upload, settings: Any) -> Any:  # noqa: ARG001
     CALLS.append(1)
     return state, model + (1.0 + len(CALLS) // 1000) * upload.weights
@@ -115,6 +125,7 @@ def test_a_rule_with_all_that_a_rule_may_have_keeps_its_word() -> None:
         (upload_in_place, "nothing may be changed in place"),
         (state_in_place, "changes the state, the model or an upload in place"),
         (by_chance, "answers the same question in two ways"),
+        (by_memoised_chance, "comes to another state or model when the same uploads are applied again"),
         (remembering, "answers the same question in two ways|when the same uploads are applied again"),
         (shrinking, r"gives a model of shape \(0,\) and float32 in apply, not of shape \(1,\) and float32"),
         (not_finite, "gives a model in apply that is not finite"),

@@ -1,5 +1,6 @@
 """Every promise of a policy: whoever breaks it is found out, in one sentence."""
 
+import functools
 import math
 import random
 import time
@@ -55,6 +56,15 @@ def never_a_number(view: View, knobs: Knobs) -> float:  # noqa: ARG001
     return math.nan
 
 
+@functools.cache
+def drawn(device: int, round_: int) -> float:  # noqa: ARG001
+    return random.random()
+
+
+def by_memoised_chance(view: View, knobs: Knobs) -> float:  # noqa: ARG001
+    return drawn(view.device, view.round)
+
+
 def seldom_a_number(view: View, knobs: Knobs) -> float:
     return math.nan if view.selections > 3 else queue(view, knobs)
 
@@ -76,6 +86,7 @@ def no_state(view: View, knobs: Knobs) -> float:  # noqa: ARG001
     [
         (by_the_time, r"two scores in round \d+, .*may depend on its arguments only"),
         (by_chance, r"two scores in round \d+, .*may depend on its arguments only"),
+        (by_memoised_chance, r"two scores in round \d+, .*may depend on its arguments only"),
         (counting, "changes something of its own while it runs"),
         (never_a_number, "gives the score NaN in round .* of which everything is known"),
         (seldom_a_number, "gives the score NaN in round .* of which everything is known"),

@@ -1,5 +1,6 @@
 """Every promise of a part of a world: whoever breaks it is found out, in one sentence."""
 
+import functools
 import math
 import random
 import time
@@ -49,6 +50,15 @@ def counting(at: Moment, path_gain: float, settings: Any) -> float:  # noqa: ARG
     return path_gain * (1 + CALLS[0] // 10**7)
 
 
+@functools.cache
+def drawn(device: int, round_: int) -> float:  # noqa: ARG001
+    return random.random()
+
+
+def by_memoised_chance(at: Moment, path_gain: float, settings: Any) -> float:  # noqa: ARG001
+    return path_gain * drawn(at.device, at.round)
+
+
 def failing(at: Moment, path_gain: float, settings: Any) -> float:  # noqa: ARG001
     return path_gain / abs(at.device - 3)
 
@@ -70,6 +80,7 @@ def a_text(at: Moment, path_gain: float, settings: Any) -> Any:  # noqa: ARG001
         (not_a_number, "it gave nan, and must give"),
         (by_chance, r"it gave \S+ and then \S+: it may depend on its arguments only"),
         (by_the_time, r"it gave \S+ and then \S+: it may depend on its arguments only"),
+        (by_memoised_chance, r"it gave \S+ and then \S+: it may depend on its arguments only"),
         (counting, "changes something of its own while it runs"),
         (failing, r"for device 3: ZeroDivisionError: .* \(.*test_worlds\.py, line \d+\)"),
         (undeclared, "it looks for 'share' in settings that its part does not declare"),

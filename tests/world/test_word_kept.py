@@ -9,7 +9,9 @@ from fedtwin.sim import simulate
 from tests.conftest import mostly_slow
 
 MODULE = """
-from fedtwin.world.parts import Channel
+import functools
+import numpy
+from fedtwin.world.parts import Availability, Channel, Load, Sensing
 SEEN = {}
 
 def remembers(at, path_gain, settings):
@@ -28,6 +30,21 @@ def several(at, path_gain, settings):
     import numpy
     return numpy.ones(2)
 
+RNG = numpy.random.default_rng(1)
+
+@functools.cache
+def drawn(device, round_):
+    return float(RNG.uniform(0.5, 1.0))
+
+@functools.cache
+def computed(device, round_):
+    return 1.0 + device % 3
+
+FADES = Channel(lambda at, path_gain, settings: path_gain * drawn(at.device, at.round))
+SLOWS = Load(lambda at, processor, settings: processor.mean_hz * drawn(at.device, at.round))
+HIDES = Availability(lambda at, settings: drawn(at.device, at.round) > 0.6)
+SENSES = Sensing(lambda at, sensor, settings: 1 + sensor.mean * drawn(at.device, at.round) // 1.0)
+TABLE = Channel(lambda at, path_gain, settings: path_gain * computed(at.device, at.round))
 REMEMBERS, NEGATIVE, HUGE, SEVERAL = Channel(remembers), Channel(negative_once), Channel(huge), Channel(several)
 """
 
@@ -40,6 +57,19 @@ def run(folder: Path, name: str, **settings: object) -> None:
 def test_a_channel_that_remembers_is_refused(tmp_path: Path) -> None:
     with pytest.raises(FedtwinError, match=r"world\.channel = 'mine:REMEMBERS' changes something of its own while it runs"):
         run(tmp_path, "REMEMBERS", **{"run.engine": "readable"})
+
+
+@pytest.mark.parametrize("name", ["channel:FADES", "load:SLOWS", "availability:HIDES", "sensing:SENSES"])
+def test_memoised_chance_is_refused(tmp_path: Path, name: str) -> None:
+    (tmp_path / "mine.py").write_text(MODULE)
+    part, _, attribute = name.partition(":")
+    words = rf"^world\.{part} = 'mine:{attribute}' answers otherwise when it is asked again of device \d+ in round \d+, so its "
+    with pytest.raises(FedtwinError, match=words):
+        simulate({"run.rounds": 40, f"world.{part}": f"mine:{attribute}", "code.folder": str(tmp_path)})
+
+
+def test_a_channel_may_keep_what_depends_on_its_arguments_only(tmp_path: Path) -> None:
+    run(tmp_path, "TABLE")
 
 
 @pytest.mark.parametrize("engine", mostly_slow(["readable", "compiled"], "readable"))

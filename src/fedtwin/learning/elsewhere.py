@@ -3,21 +3,17 @@
 Chance at import, and the order of a set of strings, which differs from process to process, show only there.
 """
 
-import os
-import pickle
-import subprocess
 import sys
 import warnings
 from typing import TYPE_CHECKING
 
 from fedtwin.errors import FedtwinError, FedtwinWarning
+from fedtwin.processes import asked_elsewhere
 from fedtwin.usercode import code_digest, only_here
 
 if TYPE_CHECKING:
     from fedtwin.learning.executors import Workload
 
-MARK = "fedtwin-fingerprint "
-COMMAND = "import sys; sys.path[:] = sys.argv[1:]; from fedtwin.learning.elsewhere import answer; answer()"
 _compared: set[tuple[object, ...]] = set()
 """Networks that have passed in this process: the runs of a sweep ask once."""
 
@@ -44,25 +40,16 @@ def require_the_same_elsewhere(workload: "Workload") -> None:
     _compared.add(key)
 
 
-def answer() -> None:
+def fingerprint_of(given: "tuple[int, Workload]") -> str:
     """What the second process does."""
     import torch
 
-    threads, workload = pickle.load(sys.stdin.buffer)
+    threads, workload = given
     torch.set_num_threads(threads)
-    print(f"\n{MARK}{workload.fingerprint()}", flush=True)
+    return workload.fingerprint()
 
 
 def _fingerprint_elsewhere(workload: "Workload") -> str | None:
     import torch
 
-    hash_seed = "2" if os.environ.get("PYTHONHASHSEED") == "1" else "1"
-    done = subprocess.run(
-        [sys.executable, "-P", "-c", COMMAND, *sys.path],
-        input=pickle.dumps((torch.get_num_threads(), workload)),
-        env={**os.environ, "PYTHONHASHSEED": hash_seed},
-        capture_output=True,
-        check=False,
-    )
-    lines = done.stdout.decode(errors="replace").splitlines()
-    return next((line.removeprefix(MARK) for line in lines if line.startswith(MARK)), None)
+    return asked_elsewhere(__name__, fingerprint_of.__name__, (torch.get_num_threads(), workload))

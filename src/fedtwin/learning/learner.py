@@ -95,6 +95,7 @@ class Learner:
 
         self._config, self._learning, self._samples = config, config.learning, samples
         self._rule = aggregation_of(config)
+        self.questions = self._rule.keep_questions()
         self._task = task_of(config.learning)
         data = load_dataset(config.learning.dataset, config.learning)
         self.fit = fit_of(data)

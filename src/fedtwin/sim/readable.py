@@ -14,6 +14,7 @@ from fedtwin.records import RunFolder, Summary, rounds_schema
 from fedtwin.records.summary import run_summary
 from fedtwin.sim import asynchronous, synchronous
 from fedtwin.sim.callbacks import Listeners
+from fedtwin.sim.elsewhere import require_the_same_elsewhere
 from fedtwin.sim.engine import Engine
 from fedtwin.sim.recorder import Recorder
 from fedtwin.sim.result import Result, devices_table
@@ -29,6 +30,7 @@ if TYPE_CHECKING:
 def run_readable(config: Config, wanted: Wanted, resumed: Resumed | None) -> Result:
     """The whole run; whatever ends it early leaves a folder from which it can be resumed."""
     identity, trace, listeners = identity_of(config), wanted.trace, wanted.listeners
+    require_the_same_elsewhere(config)
     engine = Engine(config, trace=trace)
     devices = devices_table(fleet_columns(config), np.array(engine.tie_ranks))
     learner = engine.learner = _make_learner(config, engine, wanted, resumed)
@@ -46,7 +48,12 @@ def run_readable(config: Config, wanted: Wanted, resumed: Resumed | None) -> Res
             listeners=listeners,
         )
         checkpoints = Checkpoints(engine, folder, wanted.checkpoint_every_s, identity.hash)
-        purity = Purity(config.own_code, config.code.folder, identity.code)
+        questions = [
+            *engine.coordinator.questions,
+            *engine.world.questions,
+            *(learner.questions if learner is not None else ()),
+        ]
+        purity = Purity(config.own_code, config.code.folder, identity.code, questions=questions)
 
         def pause() -> None:
             purity.look(engine.coordinator.round)

@@ -13,6 +13,7 @@ from fedtwin.errors import FedtwinError
 from fedtwin.learning.aggregation import Aggregator, Mixing, Upload, load_aggregator, mixing_of
 from fedtwin.learning.aggregation.at_work import Rule
 from fedtwin.learning.aggregation.held import Held, same_bits
+from fedtwin.usercode import clear_caches
 
 SIZES, UPLOADS_OF_A_ROUND, DEVICES = (1, 7), 4, 5
 ROUNDING = 1e-4
@@ -61,6 +62,7 @@ def _models(name: str, found: Aggregator, told: Mixing, vector: Any, size: int, 
         live, kept = (_next(rule, track, upload) for track in (live, _from_a_checkpoint(rule, kept)))
         _require(rule, live, kept, "goes on otherwise when its state was read from a checkpoint")
         models.append(np.asarray(live.model))
+    clear_caches(found)
     again = begun[2]
     for upload in _uploads(found, vector, size, uploads):
         again = _next(rule, again, upload)

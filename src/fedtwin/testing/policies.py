@@ -16,7 +16,7 @@ from fedtwin.policies.failures import score_of, sentence_of_chance
 from fedtwin.testing.engines import Engines, Variant, check_engines, config_with
 from fedtwin.testing.leads import check_lead
 from fedtwin.testing.views import Asked, some_question
-from fedtwin.usercode import digest_of
+from fedtwin.usercode import clear_caches, digest_of
 
 QUESTIONS, PAIRS = 400, 300
 WITH_A_TOURNAMENT = {"fleet.devices": 400, "fleet.channels": 40}
@@ -58,7 +58,7 @@ def check_policy(
 
 
 def _check_answers(name: str, policy: Policy | OraclePolicy, settings: Any) -> None:
-    """Every question twice, in two orders."""
+    """Every question twice, in two orders, the second time with empty caches."""
     chance = np.random.default_rng(1)
 
     def state_after(story: list[News], knobs: Knobs) -> Any:
@@ -75,6 +75,7 @@ def _check_answers(name: str, policy: Policy | OraclePolicy, settings: Any) -> N
 
     asked = [some_question(chance, policy, settings, state_after) for _ in range(QUESTIONS)]
     scores = [_score(name, policy, question) for question in asked]
+    clear_caches(policy)
     for place in chance.permutation(len(asked)).tolist():
         again = _score(name, policy, asked[place])
         if _bits((again,)) != _bits((scores[place],)):

@@ -12,7 +12,7 @@ from fedtwin.errors import FedtwinError
 from fedtwin.parts import settings_of
 from fedtwin.registry import BUILT_IN, installed, target_of
 from fedtwin.testing.engines import check_engines, config_with
-from fedtwin.usercode import digest_of, load_object
+from fedtwin.usercode import clear_caches, digest_of, load_object
 from fedtwin.world.fleet import fleet_columns
 from fedtwin.world.parts import (
     KINDS,
@@ -107,9 +107,10 @@ def _target(name: str) -> str:
 
 
 def _check_answers(name: str, config: Config, part: Part, settings: Any) -> float:
-    """Every moment twice, in two orders; the mean of the answers."""
+    """Every moment twice, in two orders, the second time with empty caches; the mean of the answers."""
     asked = list(_questions(config, part))
     answers = [_answer(name, part, question, settings) for question in asked]
+    clear_caches(part)
     for place in np.random.default_rng(2).permutation(len(asked)).tolist():
         again = _answer(name, part, asked[place], settings)
         if again != answers[place]:

@@ -14,6 +14,7 @@ from types import FunctionType, ModuleType
 from typing import Any
 
 from fedtwin.errors import FedtwinError
+from fedtwin.usercode.inside import names_in
 from fedtwin.usercode.loading import HELD, load_object, module_of
 from fedtwin.usercode.reaching import Reached, reached_by_name, reached_from
 from fedtwin.usercode.source import CHANGED, code_of_function, sentence_of_error
@@ -47,6 +48,23 @@ def digest_of(value: Any, *modules: ModuleType, running: bool = False) -> str:
         text += "".join(part for function in typed for part in byte_code(function.__code__))
         reached = reached_from(*modules, *_loaded(values.modules), *_loaded(values.libraries))
     return hashlib.sha256(f"{_digest_of_sources(reached)} {text}".encode()).hexdigest()
+
+
+def clear_caches(*values: Any) -> bool:
+    """Empties every ``functools.cache`` that code of the user's reaches by name; whether there is one."""
+    reached = ValueDigest()
+    for value in values:
+        reached.add(value)
+    for cache in reached.caches:
+        cache.cache_clear()
+    return bool(reached.caches)
+
+
+def mentions(value: Any, names: Iterable[str]) -> bool:
+    """Whether a function of the user's that the value reaches has one of the names in it."""
+    reached = ValueDigest()
+    reached.add(value)
+    return any(not set(names_in(function.__code__)).isdisjoint(names) for function in reached.functions)
 
 
 def _refuse(changed: Iterable[FunctionType]) -> None:

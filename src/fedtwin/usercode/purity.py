@@ -1,10 +1,12 @@
 """Code of the user's own must stay what it was when the run began: nothing may depend on what ran before."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 
 from fedtwin.errors import FedtwinError
-from fedtwin.usercode.digest import code_digest
+from fedtwin.usercode.digest import clear_caches, code_digest
+from fedtwin.usercode.loading import load_object
+from fedtwin.usercode.questions import Questions
 
 FIRST_LOOK, FACTOR = 10, 4
 ARGUMENTS_ONLY = "they may depend on its arguments only"
@@ -25,15 +27,21 @@ WHY = {
 class Purity:
     """Looks at digests of the user's code, which see globals, closures and attributes, now and then and at the end.
 
-    ``digests`` are those of the beginning, by setting; ``names`` has ``module:attribute`` of each.
+    ``digests`` are those of the beginning, by setting; ``names`` has ``module:attribute`` of each. ``questions`` are then asked
+    again, the second time with empty caches.
     """
 
     def __init__(
-        self, names: Mapping[str, str], folder: str | Path | None, digests: Mapping[str, str], first_look: int = FIRST_LOOK
+        self,
+        names: Mapping[str, str],
+        folder: str | Path | None,
+        digests: Mapping[str, str],
+        first_look: int = FIRST_LOOK,
+        questions: Iterable[Questions] = (),
     ) -> None:
         self._names, self._folder = names, folder
         self._digests = {setting: digest for setting, digest in digests.items() if setting in WHY}
-        self._next_at = first_look
+        self._next_at, self._questions = first_look, list(questions)
 
     @classmethod
     def from_now_on(cls, names: Mapping[str, str], folder: str | Path | None) -> "Purity":
@@ -54,3 +62,13 @@ class Purity:
                     f"{setting} = {self._names[setting]!r} changes something of its own while it runs (a global, a closure, an "
                     f"attribute), so {WHY[setting]}."
                 )
+        if self._questions and self._digests:
+            self._ask_again()
+            if clear_caches(*(load_object(setting, self._names[setting], self._folder) for setting in self._digests)):
+                self._ask_again()
+
+    def _ask_again(self) -> None:
+        for questions in self._questions:
+            if (where := questions.answered_otherwise()) is not None:
+                why = WHY[questions.called.partition(" ")[0]]
+                raise FedtwinError(f"{questions.called} answers otherwise when it is asked again {where}, so {why}.")

@@ -58,7 +58,7 @@ class ValueDigest:
     """Takes values in, and all that they are made of or reach by name; ``hexdigest`` names what was taken.
 
     ``modules`` are those of the user's that functions and classes among them come from, ``functions`` the user's functions,
-    ``libraries`` all other modules that they use.
+    ``libraries`` all other modules that they use, ``caches`` what ``functools.cache`` has made.
     """
 
     def __init__(self) -> None:
@@ -68,6 +68,7 @@ class ValueDigest:
         self.modules: dict[str, None] = {}
         self.functions: list[FunctionType] = []
         self.libraries: dict[str, None] = {}
+        self.caches: list[functools._lru_cache_wrapper[Any]] = []
 
     def hexdigest(self) -> str:
         return self._hash.hexdigest()
@@ -159,6 +160,8 @@ class ValueDigest:
             case _ if library == "numba":
                 self.add(given_to(value).get("py_func"))
             case _ if getattr_static(value, "__wrapped__", None) is not None:
+                if isinstance(value, functools._lru_cache_wrapper):
+                    self.caches.append(value)
                 self.add(getattr_static(value, "__wrapped__"))
             case _ if dataclasses.is_dataclass(value):
                 self._all(getattr(value, field.name, None) for field in dataclasses.fields(value))
@@ -305,6 +308,7 @@ class ValueDigest:
         self.modules |= digest.modules
         self.libraries |= digest.libraries
         self.functions += digest.functions
+        self.caches += digest.caches
         return digest.hexdigest()
 
     def _all(self, values: Any) -> None:

@@ -1,6 +1,7 @@
 """The world a run meets: a pure function of (seed, device, round, clock), the same for every policy."""
 
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -9,7 +10,7 @@ from fedtwin.config import Config
 from fedtwin.draws import Purpose, streams
 from fedtwin.errors import FedtwinError
 from fedtwin.formulas.terms import Quantities, Terms, own_terms, terms_of
-from fedtwin.usercode import is_ours
+from fedtwin.usercode import Questions, is_ours, of_device
 from fedtwin.world.fleet import LARGE, FleetColumns, fleet_columns, make_fleet
 from fedtwin.world.parts import (
     LEAST_CPU_HZ,
@@ -59,6 +60,11 @@ class Draws:
         self._availability = part("availability", parts.availability.available, parts.availability.purpose)
         self._sensing = part("sensing", parts.sensing.samples, parts.sensing.purpose)
 
+    @property
+    def questions(self) -> list[Questions]:
+        """What parts of the user's own were asked."""
+        return [part.questions for part in (self._channel, self._load, self._availability, self._sensing)]
+
     def draw(self, device: int, round_: int, clock_s: float) -> Draw:
         """What the device finds at the moment."""
         return Draw(
@@ -100,6 +106,7 @@ class _Part:
     def __init__(self, name: str, function: Callable[..., Any], settings: Any, starts: Sequence[int]) -> None:
         self._name, self._function, self._settings, self._starts = name, function, settings, starts
         self._trusted = is_ours(getattr(getattr(function, "__code__", None), "co_filename", ""))
+        self.questions = Questions(name, function)
 
     def number(self, device: int, round_: int, clock_s: float, known: Any, least: float, most: float) -> float:
         if self._trusted:
@@ -111,6 +118,7 @@ class _Part:
                 raise self._failure(device, round_, f"it gave {one!r}, and must give {allowed}")
         if value != again:
             raise self._by_chance(device, round_, value, again)
+        self._keep(value, device, round_, clock_s, known)
         return float(value)
 
     def whole(self, device: int, round_: int, clock_s: float, known: Any) -> int:
@@ -130,7 +138,12 @@ class _Part:
                 raise self._failure(device, round_, f"it gave {one!r}, and must give True or False")
         if value != again:
             raise self._by_chance(device, round_, value, again)
+        self._keep(value, device, round_, clock_s)
         return bool(value)
+
+    def _keep(self, answer: Any, device: int, round_: int, clock_s: float, *known: Any) -> None:
+        if self.questions.wants(device):
+            self.questions.keep(of_device(device, round_), partial(self._asked, device, round_, clock_s, *known), answer)
 
     def _asked(self, device: int, round_: int, clock_s: float, *known: Any) -> Any:
         at = Moment(int(self._starts[device]), device, round_, clock_s)

@@ -3,12 +3,15 @@
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 import fedtwin
 from fedtwin import registry
-from fedtwin.config import Config, config_hash, load_config, parse_assignment, to_toml
+from fedtwin.config import Config, LearningConfig, config_hash, load_config, parse_assignment, to_toml
 from fedtwin.errors import FedtwinError
+from fedtwin.learning.aggregation import Aggregator, Upload, mixing_of, no_state
+from fedtwin.learning.aggregation.at_work import Rule
 from fedtwin.learning.data import load_dataset
 from fedtwin.learning.executors import make_workload
 from fedtwin.learning.executors.cuda import Hub
@@ -190,3 +193,41 @@ def test_a_name_of_an_installed_package_is_its_code(tmp_path: Path, monkeypatch:
     settings = shared_settings(config)
     assert not {"aggregation", "aggregation_settings"} & set(settings["learning"]), "no device needs the package"
     assert Config.model_validate(settings).own_code == {}
+
+
+MEMORY = """
+import functools
+from fedtwin.learning.aggregation import Aggregator, no_state
+
+
+@functools.cache
+def worst():
+    return {}
+
+
+def apply(state, model, upload, settings):
+    worst()[upload.device] = largest = max(worst().get(upload.device, 0), upload.staleness)
+    return state, model + 0.5 / (1.0 + LARGEST) * (upload.weights - model)
+
+
+RULE = Aggregator(no_state, apply)
+"""
+
+
+@pytest.mark.parametrize("average", ["none", "ema"])
+def test_a_rule_that_remembers_beside_its_state_is_refused(tmp_path: Path, average: str) -> None:
+    words = r"^learning\.aggregation = 'momentum:RULE' answers otherwise when it is asked again of device \d+ in round \d+, so"
+    with pytest.raises(FedtwinError, match=words):
+        simulate(config_in(tmp_path, MEMORY.replace("LARGEST", "largest"), **{"learning.average": average}))
+    simulate(config_in(tmp_path, MEMORY.replace("LARGEST", "upload.staleness"), **{"learning.average": average}))
+
+
+def test_questions_of_a_rule_are_kept_while_they_are_small(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("fedtwin.learning.aggregation.at_work.MOST_KEPT_BYTES", 100)
+    aggregator = Aggregator(no_state, lambda state, _model, upload, _settings: (state, upload.weights))
+    rule = Rule("mine", aggregator, mixing_of(LearningConfig(), aggregator))
+    (questions,) = rule.keep_questions()
+    for device in range(5):
+        rule.apply((), np.zeros(10, np.float32), Upload(None, np.ones(10, np.float32), 0, 1.0, device, 1))
+    assert len(questions._kept) == 2
+    assert questions.answered_otherwise() is None

@@ -5,6 +5,8 @@ and type, finite. What must not be changed in place cannot be (NumPy), or is com
 answer to the same question, at the first uploads and at some later ones.
 """
 
+import hashlib
+import json
 import random
 from collections.abc import Callable
 from typing import Any
@@ -14,9 +16,11 @@ import numpy as np
 from fedtwin.errors import FedtwinError
 from fedtwin.learning.aggregation.base import Aggregator, Mixing, Upload, with_these_only
 from fedtwin.learning.aggregation.held import Held, Holder, Move, UnholdableError, in_memory, is_tensor, same_bits
-from fedtwin.usercode import sentence_of_error
+from fedtwin.usercode import Questions, of_device, sentence_of_error
 
 FIRST_LOOKS, SHARE_OF_LATER_LOOKS = 3, 0.02
+MOST_KEPT_BYTES = 32 * 2**20
+"""Questions with their models are kept while they are no more; the first one is, whatever its size."""
 
 
 class Rule:
@@ -33,7 +37,14 @@ class Rule:
         self._rule, self._trusted = aggregator, trusted
         self._settings = settings if trusted else with_these_only(settings, aggregator.reads)
         self._holder = Holder(aggregator)
+        self._questions, self._kept_bytes = Questions(f"learning.aggregation = {name!r}", None), 0
         self._answers, self._chance, self._share = 0, random.Random(0), 1.0 if doubted else SHARE_OF_LATER_LOOKS
+
+    def keep_questions(self) -> list[Questions]:
+        """From now on some are kept, each with its models, unless the rule is trusted."""
+        if not self._trusted:
+            self._questions = Questions(self._questions.called, self._rule.apply)
+        return [self._questions]
 
     def init(self, model: Any) -> Any:
         """The state a run begins with."""
@@ -47,8 +58,7 @@ class Rule:
         if self._trusted:
             state, new = self._rule.apply(state, model, upload, self._settings)
             return state, model if new is None else new
-        given = upload._replace(start=protected(upload.start), weights=protected(upload.weights))
-        return self._answer("apply", self._rule.apply, state, model, given)
+        return self._answer("apply", self._rule.apply, state, model, _protected(upload))
 
     def close_round(self, state: Any, model: Any) -> tuple[Any, Any]:
         if self._rule.close_round is None:
@@ -85,6 +95,7 @@ class Rule:
         looks = self._looks_now()
         given = (state, protected(model), *upload, self._settings)
         before = self._copies(model, state, model, *upload) if looks else []
+        question = self._question(what, function, state, model, *upload)
         answer = self._asked(what, function, *given)
         if not isinstance(answer, tuple) or len(answer) != 2:
             raise self._fault(f"gives a {type(answer).__name__} in {what}, not a pair of the next state and the next model")
@@ -98,9 +109,38 @@ class Rule:
             again = self._asked(what, function, *given)
             if not all(map(same_bits, self._copies(model, *answer), self._copies(model, *again))):
                 raise self._fault(f"answers the same question in two ways in {what}: it may look at its arguments only")
+        if question is not None:
+            where = of_device(upload[0].device, upload[0].round) if upload else "at the end of a round"
+            self._questions.keep(where, question, self._digest(answer, model[:0]))
         if stays:
             return answer[0], model
         return answer[0], new if is_tensor(new) or new.flags.writeable else np.array(new)
+
+    def _question(
+        self, what: str, function: Callable[..., Any], state: Any, model: Any, *upload: Upload
+    ) -> Callable[[], str] | None:
+        """The same question again, of copies, if it is to be kept; what it gives is the digest of the answer."""
+        device = upload[0].device if upload else -1
+        if self._kept_bytes > MOST_KEPT_BYTES or not self._questions.wants(device):
+            return None
+        kept = self._copies(model, state, model, *upload)
+        self._kept_bytes += sum(held.size_bytes for held in kept)
+        like = model[:0].clone() if is_tensor(model) else np.array(model[:0])
+
+        def ask() -> str:
+            old, of, *uploads = (self._holder.restore(held, like) for held in kept)
+            given = [_protected(Upload(*one)) for one in uploads]
+            return self._digest(self._asked(what, function, old, protected(of), *given, self._settings), like)
+
+        return ask
+
+    def _digest(self, answer: Any, like: Any) -> str:
+        """Of the bits of an answer; ``like`` is a vector of the model's kind, of no length."""
+        held = self.hold(answer, like)
+        digest = hashlib.sha256(json.dumps(held.form).encode())
+        for array in held.arrays:
+            digest.update(f"{array.dtype} {array.shape}".encode() + np.ascontiguousarray(array).tobytes())
+        return digest.hexdigest()
 
     def _require_a_model(self, what: str, new: Any, model: Any) -> None:
         if not (is_tensor(new) if is_tensor(model) else isinstance(new, np.ndarray)):
@@ -144,3 +184,7 @@ def protected(vector: Any) -> Any:
     view = vector.view()
     view.flags.writeable = False
     return view
+
+
+def _protected(upload: Upload) -> Upload:
+    return upload._replace(start=protected(upload.start), weights=protected(upload.weights))

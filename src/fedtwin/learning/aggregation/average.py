@@ -12,6 +12,7 @@ from fedtwin.learning.aggregation.at_work import Rule
 from fedtwin.learning.aggregation.base import Upload
 from fedtwin.learning.aggregation.blend import blend
 from fedtwin.learning.aggregation.held import Held, Move, in_memory, same_bits
+from fedtwin.usercode import Questions
 
 
 class Averaged(NamedTuple):
@@ -35,6 +36,9 @@ class AveragedRule:
         self.name, self.needs_start, self.extrapolates = rule.name, rule.needs_start, rule.extrapolates
         self.reads = rule.reads
         self._rule, self._half_life = rule, half_life
+
+    def keep_questions(self) -> list[Questions]:
+        return self._rule.keep_questions()
 
     def init(self, model: Any) -> Averaged:
         return Averaged(self._rule.init(model), model)

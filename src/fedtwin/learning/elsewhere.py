@@ -35,7 +35,7 @@ def require_the_same_elsewhere(workload: "Workload") -> None:
     elif found != workload.fingerprint():
         raise FedtwinError(
             f"{setting} is another network in another process: all its chance must be from torch's generator, in the factory, "
-            "and nothing may depend on the order of a set."
+            "nothing may depend on the order of a set, and its files must be what was loaded here."
         )
     _compared.add(key)
 

@@ -238,6 +238,8 @@ class Learner:
         if self.replaying:
             raise _unfit_checkpoint()
         self._evaluate(round_, clock_s)
+        self._collect_evaluations()
+        self._require_no_memory()
 
     def go_on(self, round_: int) -> None:
         """Called between rounds: where the replay has come to the checkpoint, training begins again."""
@@ -269,6 +271,7 @@ class Learner:
     def state(self, round_: int) -> LearnerState:
         """Everything a checkpoint between two rounds needs, with all evaluations finished."""
         self._collect_evaluations()
+        self._require_no_memory()
         return LearnerState(
             round_,
             self._uploads,
@@ -328,6 +331,10 @@ class Learner:
             evaluation = evaluation._replace(global_loss=found.loss, gradient_norm2=found.norm2)
         self._evaluating.append(Evaluating(key, plain_key, evaluation, served))
         self._collect_evaluations(MOST_EVALUATIONS_WAITING)
+
+    def _require_no_memory(self) -> None:
+        with errors_as_sentences(self._learning.model):
+            self._executor.require_no_memory()
 
     def _collect_evaluations(self, but: int = 0) -> None:
         """All but the newest so many: each holds its model until it is known how good that is."""

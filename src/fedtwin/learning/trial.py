@@ -41,13 +41,18 @@ def try_out(model: nn.Module, learning: LearningConfig, shape: tuple[int, ...], 
             numbers = np.array([evaluated.test_loss, evaluated.test_metric, trained.train_loss])
             outcomes.append([part.tobytes() for part in (numbers, *trained.weights)])
     if outcomes[0] != outcomes[1]:
-        own = {"learning.model": learning.model, **learning.own_code}
-        named = [f"{setting} = {name!r}" for setting, name in own.items() if ":" in name and setting != "learning.aggregation"]
-        raise FedtwinError(
-            f"{' with '.join(named)} gives other numbers when it is trained again from the same start: all state must be in "
-            "the parameters and buffers (register_buffer) of the network, and all chance from torch's generator."
-        )
+        raise FedtwinError(sentence_of_memory(learning))
     return hashlib.sha256(b"".join([*(part.tobytes() for part in start), *outcomes[0]])).hexdigest()
+
+
+def sentence_of_memory(learning: LearningConfig) -> str:
+    """What trains differently the second time."""
+    own = {"learning.model": learning.model, **learning.own_code}
+    named = [f"{setting} = {name!r}" for setting, name in own.items() if ":" in name and setting != "learning.aggregation"]
+    return (
+        f"{' with '.join(named)} gives other numbers when it is trained again from the same start: all state must be in "
+        "the parameters and buffers (register_buffer) of the network, and all chance from torch's generator."
+    )
 
 
 @contextmanager

@@ -36,21 +36,14 @@ class Purity:
         names: Mapping[str, str],
         folder: str | Path | None,
         digests: Mapping[str, str],
-        first_look: int = FIRST_LOOK,
         questions: Iterable[Questions] = (),
     ) -> None:
         self._names, self._folder = names, folder
         self._digests = {setting: digest for setting, digest in digests.items() if setting in WHY}
-        self._next_at, self._questions = first_look, list(questions)
-
-    @classmethod
-    def from_now_on(cls, names: Mapping[str, str], folder: str | Path | None) -> "Purity":
-        """Of code that is loaded here, looked at from its first use."""
-        digests = {setting: code_digest(setting, name, folder, running=True) for setting, name in names.items()}
-        return cls(names, folder, digests, first_look=1)
+        self._next_at, self._questions = FIRST_LOOK, list(questions)
 
     def look(self, count: int) -> None:
-        """After so many rounds, or trainings."""
+        """After so many rounds."""
         if self._digests and count >= self._next_at:
             self._next_at *= FACTOR
             self.require()

@@ -48,6 +48,8 @@ class Changing:
     def evaluation(self, key: int) -> Evaluated:  # noqa: ARG002
         return Evaluated(1.0, 0.5)
 
+    def require_no_memory(self) -> None: ...
+
     def close(self) -> None: ...
 
 

@@ -1,8 +1,8 @@
 """What an executor is, what it needs to begin, and which one a configuration means."""
 
 import os
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Protocol
 
 from torch import nn
@@ -17,7 +17,8 @@ from fedtwin.learning.local import Evaluated, Images, LocalTrainer, Trained, ini
 from fedtwin.learning.models import build_model
 from fedtwin.learning.objectives import Objective, objective_of
 from fedtwin.learning.trial import require_training_on_one, try_out
-from fedtwin.usercode import only_here, sentence_of_only_here, source_digest
+from fedtwin.learning.watched import WatchedTrainer
+from fedtwin.usercode import Purity, code_digest, only_here, sentence_of_only_here, source_digest
 
 
 class Executor(Protocol):
@@ -38,12 +39,18 @@ class Executor(Protocol):
 
     def evaluation(self, key: int) -> Evaluated: ...
 
+    def require_no_memory(self) -> None:
+        """Before numbers are kept: the user's own code gave what it gives where nothing was trained before."""
+
     def close(self) -> None: ...
 
 
 @dataclass(frozen=True)
 class Workload:
-    """Everything a worker needs to build its trainer, small enough to send to a process."""
+    """Everything a worker needs to build its trainer, small enough to send to a process.
+
+    ``code`` has the digests of what trains and is the user's, by setting, as the run began.
+    """
 
     learning: LearningConfig
     shape: tuple[int, ...]
@@ -51,9 +58,14 @@ class Workload:
     seed: int
     channels: int
     code_folder: str | None = None
+    code: Mapping[str, str] = field(default_factory=dict)
 
     def trainer(self) -> LocalTrainer:
         return LocalTrainer(self.network(), Images(self.data()), self.learning, self.code_folder)
+
+    def watched_trainer(self) -> WatchedTrainer:
+        purity = Purity(self.learning.own_code, self.code_folder, self.code)
+        return WatchedTrainer(self.trainer(), self.learning, purity)
 
     def data(self) -> Dataset:
         return load_dataset(self.learning.dataset, self.learning)
@@ -73,6 +85,16 @@ class Workload:
             )
         if self.learning.batch_size == 1 or 1 in samples:
             require_training_on_one(self.network(), self.objective(), self.shape, samples)
+
+    def require_the_same_code(self) -> None:
+        """In another process, before anything is trained there: it has loaded what the run began with."""
+        for setting, digest in digests_of(self.learning, self.code_folder).items():
+            if digest != self.code.get(setting, digest):
+                raise FedtwinError(
+                    f"{setting} = {self.learning.own_code[setting]!r} is other code in a training worker than in the process "
+                    "that began the run: its files, or values that it mentions, were changed after they were loaded. Start "
+                    "Python again, and change nothing until the workers have begun."
+                )
 
     def fingerprint(self) -> str:
         """The same for networks that are made the same and train the same, to the last bit."""
@@ -97,7 +119,13 @@ def make_workload(config: Config, shape: tuple[int, ...], outputs: int) -> Workl
     for setting, digest in config.code.sources.items():
         check_same_source(setting, own[setting], config.code, digest)
     seed = stream(config.run.seed, int(Purpose.MODEL), 0)
-    return Workload(config.learning, shape, outputs, seed, config.fleet.channels, config.code.folder)
+    digests = digests_of(config.learning, config.code.folder)
+    return Workload(config.learning, shape, outputs, seed, config.fleet.channels, config.code.folder, digests)
+
+
+def digests_of(learning: LearningConfig, folder: str | None) -> dict[str, str]:
+    """Of what trains and is the user's, as it is loaded in this process."""
+    return {setting: code_digest(setting, name, folder, running=True) for setting, name in learning.own_code.items()}
 
 
 def check_same_source(setting: str, name: str, code: CodeConfig, digest: str) -> None:

@@ -199,6 +199,9 @@ class RunExecutor:
     def evaluation(self, key: int) -> Evaluated:
         return cast(Evaluated, self._hub.wait_for((self._run, key)))
 
+    def require_no_memory(self) -> None:
+        """What is trained on a GPU is not trained again."""
+
     def close(self) -> None:
         if not self._closed:
             self._closed = True

@@ -1,10 +1,10 @@
 """One single-threaded worker per core. A training begins as soon as its device has downloaded, so the workers are never idle
 while anything is in flight; weights travel through shared memory."""
 
-import itertools
 import queue
 from contextlib import nullcontext
 from multiprocessing import get_context, shared_memory
+from multiprocessing.synchronize import Barrier
 from typing import Any
 
 import numpy as np
@@ -15,10 +15,11 @@ from fedtwin.learning.layout import Layout, Weights
 from fedtwin.learning.lessons import Lesson
 from fedtwin.learning.local import Evaluated, Trained
 from fedtwin.processes import die_with_the_parent, interrupts_left_to_the_parent, script_left_to_the_parent
-from fedtwin.usercode import Purity
 
 EVALUATIONS_AT_ONCE = 2
 POLL_S = 1.0
+LOOK = (None, None, None)
+"""A task for every worker: it looks whether what it trains remembers anything, and waits for the others."""
 
 
 class Slots:
@@ -65,12 +66,12 @@ class ProcessExecutor:
         self._slot_of: dict[int, int] = {}
         self._done: dict[int, Any] = {}
         self._waiting: list[tuple[int, Weights, Lesson | None]] = []
+        self._looks, self._watched = 0, bool(workload.learning.own_code)
         context = get_context("spawn")
         self._tasks, self._results = context.Queue(), context.Queue()
-        self._processes = [
-            context.Process(target=_work, args=(workload, self._slots.name, self._tasks, self._results), daemon=True)
-            for _ in range(workers)
-        ]
+        self._everybody = context.Barrier(workers)
+        given = (workload, self._slots.name, self._tasks, self._results, self._everybody)
+        self._processes = [context.Process(target=_work, args=given, daemon=True) for _ in range(workers)]
         needs_the_script = any(name.startswith("__main__:") for name in workload.learning.own_code.values())
         with interrupts_left_to_the_parent(), nullcontext() if needs_the_script else script_left_to_the_parent():
             for process in self._processes:
@@ -102,6 +103,16 @@ class ProcessExecutor:
         done: Evaluated = self._done.pop(key)
         return done
 
+    def require_no_memory(self) -> None:
+        """Every worker looks, once it has done what was asked before."""
+        if not self._watched:
+            return
+        self._looks = len(self._processes)
+        for _ in self._processes:
+            self._tasks.put(LOOK)
+        while self._looks:
+            self._collect()
+
     def close(self) -> None:
         for process in self._processes:
             process.terminate()
@@ -129,11 +140,14 @@ class ProcessExecutor:
                     "`if __name__ == '__main__':`."
                 ) from None
             return
-        slot = self._slot_of.pop(key)
         if isinstance(outcome, FedtwinError):
             raise outcome
         if isinstance(outcome, str):
             raise FedtwinError(f"A training worker failed: {outcome}.")
+        if key is None:
+            self._looks -= 1
+            return
+        slot = self._slot_of.pop(key)
         if isinstance(outcome, Evaluated):
             self._done[key] = outcome
         else:
@@ -142,28 +156,40 @@ class ProcessExecutor:
         self._feed()
 
 
-def _work(workload: Workload, slots_name: str, tasks: Any, results: Any) -> None:
+class _Worker:
+    """The trainer of one process, whose models come and go through slots."""
+
+    def __init__(self, workload: Workload, slots_name: str) -> None:
+        workload.require_the_same_code()
+        self._trainer = workload.watched_trainer()
+        self._slots = Slots(workload.initial()[0], 0, slots_name)
+
+    def do(self, slot: int | None, lesson: Lesson | None) -> Any:
+        if slot is None:
+            return self._trainer.require_no_memory()
+        if lesson is None:
+            return self._trainer.evaluate(self._slots.view(slot))
+        trained = self._trainer.train(self._slots.view(slot), lesson)
+        self._slots.put(slot, trained.weights)
+        return trained.train_loss, trained.finite
+
+
+def _work(workload: Workload, slots_name: str, tasks: Any, results: Any, everybody: Barrier) -> None:
     """A worker: takes a task, trains in its slot, and dies with its parent."""
     import torch
 
     die_with_the_parent()
     torch.set_num_threads(1)
-    trainer = workload.trainer()
-    layout, _ = workload.initial()
-    slots = Slots(layout, 0, slots_name)
-    purity = Purity.from_now_on(workload.learning.own_code, workload.code_folder)
-    for count in itertools.count(1):
+    worker = None
+    while True:
         key, slot, lesson = tasks.get()
         try:
-            if lesson is None:
-                outcome: Any = trainer.evaluate(slots.view(slot))
-            else:
-                trained = trainer.train(slots.view(slot), lesson)
-                slots.put(slot, trained.weights)
-                outcome = (trained.train_loss, trained.finite)
-            purity.look(count)
-            results.put((key, outcome))
+            if worker is None and key is not None:
+                worker = _Worker(workload, slots_name)
+            results.put((key, None if worker is None else worker.do(slot, lesson)))
         except FedtwinError as error:
             results.put((key, error))
         except Exception as error:
             results.put((key, f"{type(error).__name__}: {error}".replace("\n", " ")))
+        if key is None:
+            everybody.wait()

@@ -14,7 +14,7 @@ class SerialExecutor:
     def __init__(self, workload: Workload) -> None:
         self._threads = torch.get_num_threads()
         torch.set_num_threads(1)
-        self._trainer = workload.trainer()
+        self._trainer = workload.watched_trainer()
         self._waiting: dict[int, tuple[Weights, Lesson]] = {}
         self._evaluations: dict[int, Evaluated] = {}
 
@@ -35,6 +35,9 @@ class SerialExecutor:
 
     def evaluation(self, key: int) -> Evaluated:
         return self._evaluations.pop(key)
+
+    def require_no_memory(self) -> None:
+        self._trainer.require_no_memory()
 
     def close(self) -> None:
         torch.set_num_threads(self._threads)

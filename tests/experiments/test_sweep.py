@@ -293,7 +293,8 @@ def test_a_scheme_brings_its_mode_to_the_settings_that_need_it() -> None:
 
 
 def test_settings_of_a_policy_go_to_the_schemes_that_declare_them(tmp_path: Path) -> None:
-    text = "from typing import NamedTuple\nfrom fedtwin.policies import Policy\nclass Own(NamedTuple):\n    factor: float = 1.0\n"
+    text = "from typing import NamedTuple\nfrom fedtwin.policies import Policy\n"
+    text += "class Own(NamedTuple):\n    factor: float = 1.0\n"
     score = "def score(view, knobs):\n    return knobs.settings.factor * view.queue\n"
     (tmp_path / "mine.py").write_text(f"{text}{score}POLICY = Policy(score, power='max', settings=Own)\n")
     path = tmp_path / "grid.toml"

@@ -333,8 +333,10 @@ class Learner:
         self._collect_evaluations(MOST_EVALUATIONS_WAITING)
 
     def _require_no_memory(self) -> None:
-        with errors_as_sentences(self._learning.model):
-            self._executor.require_no_memory()
+        require = getattr(self._executor, "require_no_memory", None)  # an executor of the user's own may do without
+        if require is not None:
+            with errors_as_sentences(self._learning.model):
+                require()
 
     def _collect_evaluations(self, but: int = 0) -> None:
         """All but the newest so many: each holds its model until it is known how good that is."""

@@ -219,8 +219,8 @@ class ValueDigest:
         if not is_users_file(file):
             self.libraries[str(function.__module__)] = None
             if not is_ours(file):  # a decorator of a library may have made it
-                held = (function.__defaults__, function.__kwdefaults__, dict(function.__dict__), *cells_of(function))
-                self._all(filter(was_given_users_code, held))
+                given = (function.__defaults__, function.__kwdefaults__, dict(function.__dict__), *cells_of(function))
+                self._all(filter(was_given_users_code, given))
             return
         self.modules[str(function.__module__)] = None
         self.functions.append(function)

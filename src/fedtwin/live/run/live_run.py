@@ -110,8 +110,8 @@ class LiveRun:
         try:
             (self._stream or self._ledger).append(event)
         except FedtwinError as error:
-            self.failure = error
-            raise
+            self.failure = self.failure or error
+            raise self.failure from None
         self._kept.happened(event)
         self._happened(event)
         if self._kept.segment_is_full:
@@ -136,6 +136,10 @@ class LiveRun:
         """From now on the ledger is at the broker, and the folder has a copy."""
         stream.copy_to(self._ledger)
         self._stream = stream
+
+    def written_model(self) -> LiveModel:
+        """As of the last line that was written: what was mixed in since has not happened."""
+        return LiveModel(self.folder / MODELS, self.core.config, self._kept, fsync=self.core.live.fsync, disk=self._disk)
 
     async def settled(self) -> None:
         """Whatever was committed is in the ledger, wherever that is."""

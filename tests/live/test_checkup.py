@@ -2,7 +2,9 @@
 
 import asyncio
 import json
+import shutil
 import time
+from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
@@ -14,7 +16,7 @@ from fedtwin.cli.app import app
 from fedtwin.errors import FedtwinError
 from fedtwin.live.broker.provisioning import provision, revoke
 from fedtwin.live.checkup import Finding, check_certificates, check_server
-from fedtwin.live.run import events
+from fedtwin.live.run import events, opening
 from fedtwin.live.run.tables import write_records
 from fedtwin.live.seeing import expires_of
 from fedtwin.live.wire.nats_transport import NatsTransport
@@ -120,6 +122,65 @@ def test_a_finished_run_whose_files_were_changed(tmp_path: Path) -> None:
     code, bad = doctor(tmp_path / "run")
     assert "--repair" in str(bad["run"]["todo"])
     assert code == 1 and "model.safetensors' is not as it was written" in str(bad["run"]["words"])
+
+
+def stopped_run(folder: Path) -> None:
+    live = begun(folder, **{"learning.average": "none", "learning.aggregation": "fedbuff", "learning.buffer_size": 3})
+    for number in range(5):
+        assert deliver(live, dispatch(live), weights(float(number))) is None
+    live.commit(events.Stopped(at_s=live.now_s(), finished=False))
+    live.close()
+
+
+def newest(folder: Path, kind: str) -> Path:
+    return max((folder / "models").glob(f"{kind}-*"))
+
+
+def without_models(folder: Path) -> None:
+    for path in (folder / "models").iterdir():
+        path.unlink()
+
+
+DAMAGE: dict[str, Callable[[Path], object]] = {
+    "nothing": lambda _: None,
+    "a torn line": lambda run: (run / "ledger.jsonl").write_bytes((run / "ledger.jsonl").read_bytes() + b"{"),
+    "an emptied ledger": lambda run: (run / "ledger.jsonl").write_bytes(b""),
+    "an older ledger": lambda run: (run / "ledger.jsonl").write_bytes(
+        b"".join((run / "ledger.jsonl").read_bytes().splitlines(keepends=True)[:-10])
+    ),
+    "an emptied model": lambda run: newest(run, "model").write_bytes(b""),
+    "a changed upload": lambda run: newest(run, "upload").write_bytes(newest(run, "upload").read_bytes()[:-1] + b"x"),
+    "a lost upload": lambda run: newest(run, "upload").unlink(),
+    "no models": without_models,
+    "no folder of models": lambda run: shutil.rmtree(run / "models"),
+}
+
+
+@pytest.mark.parametrize("damage", DAMAGE)
+def test_a_stopped_run_is_well_if_it_would_be_resumed(tmp_path: Path, damage: str) -> None:
+    folder = tmp_path / "run"
+    stopped_run(folder)
+    DAMAGE[damage](folder)
+    before = {path: path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+    code, told = doctor(folder)
+    assert {path: path.read_bytes() for path in folder.rglob("*") if path.is_file()} == before, "nothing is touched"
+    if damage in ("nothing", "a torn line"):
+        assert code == 0 and told["run"]["words"] == "stopped, round 2 of 50, 5 uploads"
+        opening.resume(folder).close()
+        return
+    assert code == 1 and not told["run"]["ok"]
+    with pytest.raises(FedtwinError) as refused:
+        opening.resume(folder)
+    assert told["run"]["words"] == str(refused.value).rstrip(".")
+
+
+def test_a_run_that_is_served_is_not_held_against_its_files(tmp_path: Path) -> None:
+    """They change while one looks."""
+    live = begun(tmp_path / "run")
+    newest(tmp_path / "run", "model").write_bytes(b"")
+    assert "is damaged" not in str(doctor(tmp_path / "run")[1]["run"]["words"])
+    live.close()
+    assert "is damaged: it is not what the ledger says" in str(doctor(tmp_path / "run")[1]["run"]["words"])
 
 
 def test_orders_need_the_operators_certificate(tmp_path: Path) -> None:

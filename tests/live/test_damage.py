@@ -7,7 +7,7 @@ import pytest
 
 from fedtwin.live.run import events
 from tests.conftest import run_cli
-from tests.live.plant import events_of, plant, write_model
+from tests.live.plant import events_of, plant, until, write_model
 from tests.live.run.test_live_run import begun, deliver, dispatch, weights
 from tests.live.run.test_repair import drop_line
 
@@ -49,6 +49,25 @@ def test_a_flipped_byte_in_the_newest_model_is_one_sentence_and_repaired(tmp_pat
         fleet.wait_for("applied", count=applied + 5)
         assert not events_of(fleet.run, "quarantined"), "nobody is blamed for it"
         assert fleet.stopped("edge") == 0
+
+
+@pytest.mark.parametrize("devices", [2, 0])
+def test_a_ledger_removed_under_a_run_ends_it_in_a_sentence_with_its_newest_model(tmp_path: Path, devices: int) -> None:
+    """At the next line, which is the last one where no device is there."""
+    with plant(tmp_path) as fleet:
+        fleet.new_edge("--rounds", 10**6, "--time-scale", 0.2, fleet__devices=2, fleet__channels=2, live__heartbeat_s=0.3)
+        url = fleet.url()
+        for number in range(devices):
+            fleet.device(f"device-{number}", url, *EMULATED)
+        if devices:
+            fleet.wait_for("applied", count=5)
+        else:
+            until(lambda: "serving" in fleet.log("edge"), "the edge server serves")
+        (fleet.run / "ledger.jsonl").unlink()
+        assert (fleet.ended("edge") if devices else fleet.stopped("edge")) == 2
+        said = fleet.log("edge")
+        assert said.splitlines()[-1].endswith("ledger.jsonl' cannot be written: No such file or directory.")
+        assert "Traceback" not in said and (fleet.run / "model.safetensors").is_file()
 
 
 def with_a_damaged_past(folder: Path) -> None:

@@ -89,20 +89,25 @@ def _disk(folder: Path) -> list["Finding"]:
 
 
 def _run(folder: Path) -> "Finding":
-    """Whether its files can be read and verified, and whether it goes on."""
+    """Whether its files can be read and verified, and whether it goes on, or could."""
     from fedtwin.extras import require
     from fedtwin.live.checkup import Finding
     from fedtwin.records.checksums import names_written, require_as_written
-    from fedtwin.records.files import SUMMARY_NAME
+    from fedtwin.records.files import LOCK_NAME, SUMMARY_NAME
+    from fedtwin.records.lock import is_held
 
     try:
         require("fedtwin doctor RUN", "live", "pyarrow")
+        from fedtwin.live.run.ledger import LEDGER_NAME, first_lines
+        from fedtwin.live.run.opening import check_resumable
         from fedtwin.runs.status import Watched
 
         run: dict[str, Any] = Watched(folder).look()["run"]
         is_finished = (folder / SUMMARY_NAME).exists()
         if is_finished and (written := names_written(folder)):
             require_as_written(folder, *sorted(written))
+        if first_lines(folder / LEDGER_NAME) and not (is_finished or is_held(folder / LOCK_NAME)):
+            check_resumable(folder)
     except FedtwinError as error:
         return Finding("run", False, str(error).rstrip("."), _help_for(folder))
     words = f"{run['state']}, round {run['round']} of {run['rounds']}, {run['uploads']} uploads"

@@ -215,3 +215,33 @@ def test_a_broker_whose_starter_was_killed_before_it_was_recorded_is_found(tmp_p
         record.write_text(json.dumps({**told, "pid": 2**22 - 1}), encoding="utf-8")
         again = Broker.adopt_or_start(broker.folder, replace(broker.options, port=None))
         assert again.pid == broker.pid and again.alive()
+
+
+UNRECORDED = """
+import os, sys
+from pathlib import Path
+from fedtwin.live.broker.process import Broker, BrokerOptions
+Broker._record = lambda broker: (print(broker.pid, broker.options.port, flush=True), os.kill(os.getpid(), 9))
+Broker.start(Path(sys.argv[1]) / "broker", BrokerOptions(Path(sys.argv[1]) / "store"))
+"""
+
+
+@pytest.mark.parametrize("listen", [True, False])
+def test_a_first_broker_whose_starter_was_killed_before_it_was_recorded_is_no_obstacle(tmp_path: Path, listen: bool) -> None:
+    """Nor is a second one started beside it on the same store: its port is the one that the devices know."""
+    done = subprocess.run([sys.executable, "-c", UNRECORDED, str(tmp_path)], stdout=subprocess.PIPE, text=True, check=False)
+    pid, port = map(int, done.stdout.split())
+    try:
+        assert not (tmp_path / "broker/broker.json").exists() and runs_with(pid, "nats-server")
+        with pytest.raises(FedtwinError, match=f"is running already, as process {pid}"):
+            Broker.start(tmp_path / "broker", BrokerOptions(tmp_path / "store"), die_with_parent=True)
+        options = BrokerOptions(tmp_path / "store", port=port if listen else None)
+        broker = Broker.adopt_or_start(tmp_path / "broker", options, die_with_parent=True)
+        try:
+            assert broker.options.port == port and broker.answers()
+            assert broker.pid == pid or not runs_with(pid, "nats-server")
+        finally:
+            broker.stop()
+    finally:
+        if runs_with(pid, "nats-server"):
+            os.kill(pid, signal.SIGKILL)

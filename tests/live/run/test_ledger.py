@@ -1,9 +1,12 @@
 """A ledger in segments is read as one, also while it grows; what is missing of it is a sentence."""
 
+import errno
+import os
 from pathlib import Path
 
 import pytest
 
+from fedtwin.errors import FedtwinError
 from fedtwin.live.run import events
 from fedtwin.live.run.ledger import DamageError, Ledger, LedgerReader, cut_torn_line, first_lines, read_events, segment_path
 
@@ -83,3 +86,46 @@ def test_a_torn_line_is_cut_off_the_last_segment(tmp_path: Path) -> None:
     assert list(read_events(path)) == EVENTS
     cut_torn_line(path)
     assert {file: file.read_bytes() for file in tmp_path.iterdir()} == before
+
+
+@pytest.mark.parametrize("what", ["removed", "moved", "replaced", "emptied"])
+def test_a_ledger_that_is_no_longer_in_its_place_takes_no_line(tmp_path: Path, what: str) -> None:
+    """What is written there would be acknowledged, and nowhere."""
+    path = tmp_path / "ledger.jsonl"
+    ledger = Ledger(path, fsync=False)
+    ledger.append(EVENTS[0])
+    lines = path.read_bytes()
+    if what == "removed":
+        path.unlink()
+    elif what == "emptied":
+        path.write_bytes(b"")
+    else:
+        path.rename(tmp_path / "moved")
+    if what == "replaced":
+        path.write_bytes(lines)
+    with pytest.raises(FedtwinError, match=r"The ledger '.*ledger\.jsonl' cannot be written: (No such file|it was replaced)"):
+        ledger.append(EVENTS[1])
+    ledger.close()
+    left = {"moved": tmp_path / "moved", "replaced": path, "emptied": path}.get(what)
+    assert left is None or left.read_bytes() in (b"", lines)
+
+
+@pytest.mark.parametrize("torn", [True, False])
+def test_a_ledger_that_may_only_be_read_is_a_sentence(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, torn: bool) -> None:
+    path = tmp_path / "ledger.jsonl"
+    written(path, segments_of=100)
+    path.write_bytes(path.read_bytes() + b"{" * torn)
+
+    def refused(*_: object) -> int:
+        raise OSError(errno.EROFS, os.strerror(errno.EROFS))
+
+    monkeypatch.setattr(os, "open", refused)
+    monkeypatch.setattr(os, "truncate", refused)
+    sentence = r"The ledger '.*ledger\.jsonl' cannot be written: Read-only file system"
+    with pytest.raises(FedtwinError, match=sentence):
+        Ledger(path, fsync=False)
+    if torn:
+        with pytest.raises(FedtwinError, match=sentence):
+            cut_torn_line(path)
+    else:
+        cut_torn_line(path)

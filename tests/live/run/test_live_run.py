@@ -15,6 +15,7 @@ from fedtwin.learning.layout import Weights, layout_of
 from fedtwin.live.run import events, opening
 from fedtwin.live.run.ledger import Ledger, read_events
 from fedtwin.live.run.live_run import LiveRun
+from fedtwin.live.run.tables import write_records
 from fedtwin.live.wire.protocol import Accept, Done, Hello, Reading
 from fedtwin.live.wire.real import SystemClock
 from fedtwin.live.wire.settings import shared_settings
@@ -228,6 +229,29 @@ def test_an_upload_whose_model_could_not_be_written_has_not_happened(
     assert deliver(once, dispatch(once), weights(1.0, 1)) is None
     np.testing.assert_array_equal(mixed, once.model.weights.floats)
     once.close()
+
+
+def test_a_run_whose_ledger_was_removed_ends_with_the_newest_model_it_has_a_line_of(tmp_path: Path) -> None:
+    live = begun(tmp_path / "run")
+    assert deliver(live, dispatch(live), weights(1.0)) is None
+    model, sent = live.model.encoded, dispatch(live)
+    (tmp_path / "run/ledger.jsonl").unlink()
+    with pytest.raises(FedtwinError, match="cannot be written: No such file or directory"):
+        deliver(live, sent, weights(5.0))
+    with pytest.raises(FedtwinError, match="cannot be written: No such file or directory"):
+        live.commit(events.Stopped(at_s=live.now_s(), finished=False))
+    assert live.model.encoded != model and live.written_model().encoded == model
+    live.close()
+
+
+def test_records_of_a_ledger_that_was_emptied_at_the_end(tmp_path: Path) -> None:
+    live = begun(tmp_path / "run")
+    assert deliver(live, dispatch(live), weights(1.0)) is None
+    (tmp_path / "run/ledger.jsonl").write_bytes(b"")
+    summary = write_records(live.folder, live.core, live.model)
+    assert summary["incomplete"] == "The ledger is not there: no round is left." and summary["uploads_applied"] == 1
+    assert (tmp_path / "run/model.safetensors").is_file()
+    live.close()
 
 
 def test_a_run_that_never_began_leaves_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -81,6 +82,12 @@ def config_text(folder: Path, options: BrokerOptions) -> str:
         users = os.path.relpath(options.credentials.resolve() / "users.conf", folder)  # the server takes relative includes only
         lines.append(f"include {_quoted(users)}")
     return "\n".join(lines) + "\n"
+
+
+def port_in(text: str) -> int | None:
+    """Of what ``config_text`` has made."""
+    found = re.search(r"^port: (\d+)$", text, re.MULTILINE)
+    return int(found[1]) if found else None
 
 
 def _anyone_and_a_watcher(secret: str) -> list[str]:

@@ -14,7 +14,7 @@ from urllib.parse import urlsplit
 
 from fedtwin.errors import FedtwinError
 from fedtwin.files import write_whole
-from fedtwin.live.broker.config import BrokerOptions, check_exposure, config_text
+from fedtwin.live.broker.config import BrokerOptions, check_exposure, config_text, port_in
 from fedtwin.live.broker.monitor import Connection, Monitor
 from fedtwin.live.broker.program import answers, executable, free_port
 from fedtwin.processes import runs_with
@@ -270,14 +270,18 @@ def _recorded_monitor(folder: Path) -> dict[str, Any]:
 
 
 def _recorded(folder: Path) -> dict[str, Any] | None:
+    """Whoever started one may have been killed before it was recorded: that one is known by the server's own file."""
+    conf, record = folder / "nats.conf", _record(folder)
+    with suppress(OSError, ValueError):
+        started = int((folder / "nats.pid").read_text(encoding="utf-8"))
+        if runs_with(started, str(conf)) and not (record and runs_with(record["pid"], str(conf))):
+            return {"pid": started, "port": port_in(conf.read_text(encoding="utf-8"))}
+    return record
+
+
+def _record(folder: Path) -> dict[str, Any] | None:
     try:
         record = json.loads((folder / "broker.json").read_text(encoding="utf-8"))
-        pid, port = int(record["pid"]), int(record["port"])
+        return {"pid": int(record["pid"]), "port": int(record["port"])}
     except (OSError, ValueError, KeyError, TypeError):
         return None
-    conf = str(folder / "nats.conf")
-    with suppress(OSError, ValueError):  # whoever started one may have been killed before it was recorded: it has our port
-        started = int((folder / "nats.pid").read_text(encoding="utf-8"))
-        if not runs_with(pid, conf) and runs_with(started, conf):
-            pid = started
-    return {"pid": pid, "port": port}

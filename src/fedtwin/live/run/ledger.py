@@ -36,7 +36,10 @@ class Ledger:
 
     def __init__(self, path: Path, *, fsync: bool, after: str = "", disk: Disk = DISK) -> None:
         self._path, self._fsync, self.digits, self._disk = path, fsync, after, disk
-        self._file = disk.append_to(path)
+        try:
+            self._file = disk.append_to(path)
+        except OSError as error:
+            raise _not_written(path, error) from None
         self._torn = False
 
     def append(self, event: Event) -> None:
@@ -56,7 +59,7 @@ class Ledger:
                 self._file.sync()
             self._torn, self.digits = False, digits
         except OSError as error:
-            raise FedtwinError(f"The ledger {str(self._path)!r} cannot be written: {error.strerror}.") from None
+            raise _not_written(self._path, error) from None
 
     def begin_segment(self, path: Path) -> None:
         """What is appended from now on goes there; with ``fsync`` the new file itself survives a loss of power.
@@ -248,17 +251,27 @@ def cut_torn_line(ledger: Path) -> None:
     path = segment_path(ledger, first_lines(ledger)[-1])
     if not path.is_file():
         return
-    with path.open("rb+") as file:
-        file.seek(0, os.SEEK_END)
-        end = file.tell()
-        position = end
+    try:
+        whole = _whole_bytes(path)
+        if whole < path.stat().st_size:
+            os.truncate(path, whole)
+    except OSError as error:
+        raise _not_written(path, error) from None
+
+
+def _whole_bytes(path: Path) -> int:
+    """Where its last whole line ends."""
+    with path.open("rb") as file:
+        position = file.seek(0, os.SEEK_END)
         while position > 0:
             step = min(65536, position)
-            file.seek(position - step)
+            position -= step
+            file.seek(position)
             found = file.read(step).rfind(b"\n")
             if found >= 0:
-                position = position - step + found + 1
-                break
-            position -= step
-        if position < end:
-            file.truncate(position)
+                return position + found + 1
+    return 0
+
+
+def _not_written(path: Path, error: OSError) -> FedtwinError:
+    return FedtwinError(f"The ledger {str(path)!r} cannot be written: {error.strerror}.")

@@ -17,18 +17,16 @@ from fedtwin.live.logs import say
 from fedtwin.live.run import admission, events
 from fedtwin.live.run.admission import Admitted, NotAdmitted
 from fedtwin.live.run.clock import RunClock
-from fedtwin.live.run.core import Core, OpenTask
+from fedtwin.live.run.core import OpenTask
 from fedtwin.live.run.events import Event
-from fedtwin.live.run.going_on import check_it_can_go_on, check_nothing_is_missing_at_the_end
 from fedtwin.live.run.keepsakes import Keepsakes
-from fedtwin.live.run.ledger import LEDGER_NAME, DamageError, Ledger, cut_torn_line, segment_path
+from fedtwin.live.run.ledger import LEDGER_NAME, Ledger, cut_torn_line, segment_path
 from fedtwin.live.run.model import MODELS, LiveModel
-from fedtwin.live.run.past import beginning_of, pasts_of, settings_of
+from fedtwin.live.run.read_back import read_back
 from fedtwin.live.run.salvage import damage_before
 from fedtwin.live.run.settable import OF_THE_RULE, check_limit, check_settable, config_with
 from fedtwin.live.run.snapshots import Taken, write_snapshot
 from fedtwin.live.run.stream_ledger import StreamLedger
-from fedtwin.live.run.survey import told
 from fedtwin.live.run.tasks import remember
 from fedtwin.live.wire.ports import Clock, Disk
 from fedtwin.live.wire.protocol import Done, Failed
@@ -54,18 +52,8 @@ class LiveRun:
         self._lock = lock or Lock(folder / LOCK_NAME)
         try:
             cut_torn_line(folder / LEDGER_NAME)
-            began = beginning_of(folder)
-            self.config = settings_of(folder, began)
-            past = next(pasts_of(folder, self.config))
-            self._kept, self.core = past.kept, Core(self.config, past.state)
-            fsync, not_read = self.core.live.fsync, (past.kept.lines, past.reader.digits or "")
-            try:
-                past.replay()
-                check_it_can_go_on(self.core.state, folder, began)
-                self.model = LiveModel(folder / MODELS, self.core.config, self._kept, fsync=fsync, disk=disk)
-                check_nothing_is_missing_at_the_end(folder, self.core.state)
-            except DamageError as error:
-                raise told(error, folder, self.config) from None
+            began, self.config, past, self.core, self.model, not_read = read_back(folder, disk)
+            self._kept, fsync = past.kept, self.core.live.fsync
             self.keepsakes = Keepsakes(folder, self.core, lambda: self.model.codec, disk, fsync=fsync)
             self._tell_what_is_damaged(*not_read)
             self._clock = RunClock(self.core.live.time_scale, self.core.last_at_s, began.wall_s, clock)
@@ -110,8 +98,8 @@ class LiveRun:
         try:
             (self._stream or self._ledger).append(event)
         except FedtwinError as error:
-            self.failure = error
-            raise
+            self.failure = self.failure or error
+            raise self.failure from None
         self._kept.happened(event)
         self._happened(event)
         if self._kept.segment_is_full:
@@ -136,6 +124,10 @@ class LiveRun:
         """From now on the ledger is at the broker, and the folder has a copy."""
         stream.copy_to(self._ledger)
         self._stream = stream
+
+    def written_model(self) -> LiveModel:
+        """As of the last line that was written: what was mixed in since has not happened."""
+        return LiveModel(self.folder / MODELS, self.core.config, self._kept, fsync=self.core.live.fsync, disk=self._disk)
 
     async def settled(self) -> None:
         """Whatever was committed is in the ledger, wherever that is."""

@@ -15,8 +15,9 @@ from fedtwin.live.run.core import Core
 from fedtwin.live.run.ledger import LEDGER_NAME, Ledger
 from fedtwin.live.run.live_run import LiveRun
 from fedtwin.live.run.model import MODELS, digest_of, model_path
-from fedtwin.live.run.past import has_ledger
-from fedtwin.live.run.repair import go_on_with_repair
+from fedtwin.live.run.past import beginning_of, has_ledger, settings_of
+from fedtwin.live.run.read_back import read_back
+from fedtwin.live.run.repair import PLAN_NAME, go_on_with_repair
 from fedtwin.live.run.repair import repair as go_back
 from fedtwin.live.wire.ports import Clock, Disk
 from fedtwin.live.wire.protocol import PROTOCOL_VERSION
@@ -83,6 +84,17 @@ def resume(folder: Path, *, repair: bool = False, lock: Lock | None = None, cloc
     require_ledger(folder)
     repaired(folder, lock, begin=repair)
     return LiveRun(folder, resumed=True, lock=lock, clock=clock, disk=disk)
+
+
+def check_resumable(folder: Path) -> None:
+    """What ``resume`` would refuse is refused in the same words, and nothing is written.
+
+    Not looked at are a run whose repair was begun, and one whose ledger is at the broker, which has the files too.
+    """
+    require_ledger(folder)
+    live = settings_of(folder, beginning_of(folder)).live
+    if not (folder / PLAN_NAME).exists() and (live is None or live.ledger == "file"):
+        read_back(folder)
 
 
 def require_ledger(folder: Path) -> None:

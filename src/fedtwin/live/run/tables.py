@@ -60,6 +60,8 @@ def write_records(folder: Path, core: Core, model: LiveModel) -> dict[str, Any]:
         book.read(event)
         if isinstance(event, events.Measured):
             figure = event
+    if book.names != core.names:  # its lines were taken away just now
+        book.gap(core.state)
     tables = tables_of(core.state, book)
     if config.learning is None:
         del tables[EVALUATIONS_NAME]
@@ -71,8 +73,7 @@ def write_records(folder: Path, core: Core, model: LiveModel) -> dict[str, Any]:
     try:
         for name, table in tables.items():
             write_table(table, folder / name)
-        for which, data in _described(model, folder, core, figure).items():
-            write_whole(folder / FILES[which], data, fsync=core.live.fsync)
+        write_newest(folder, core, model, figure)
         if core.finished:
             write_summary(folder, summary)
             (folder / SO_FAR_NAME).unlink(missing_ok=True)
@@ -82,6 +83,12 @@ def write_records(folder: Path, core: Core, model: LiveModel) -> dict[str, Any]:
         why = f"{error.strerror}; resumed, the run writes them again"
         raise FedtwinError(f"The records cannot be written to {str(folder)!r}: {why}.") from None
     return summary
+
+
+def write_newest(folder: Path, core: Core, model: LiveModel, measured: events.Measured | None = None) -> None:
+    """The newest model; or ``OSError``."""
+    for which, data in _described(model, folder, core, measured).items():
+        write_whole(folder / FILES[which], data, fsync=core.live.fsync)
 
 
 def newest_result(folder: Path) -> Path:
@@ -117,7 +124,8 @@ def _incomplete(left: Salvage, book: Book) -> str:
     rounds = sorted({row.round for row in book.in_order() if row.round > 0})
     there = f"the tables and means are of what is left, rounds {rounds[0]} to {rounds[-1]}" if rounds else "no round is left"
     moved = f"The ledger is there from line {left.moved + 1} on" if left.moved else None
-    return f"{'; '.join(why for why in (moved, left.damage) if why is not None)}: {there}."
+    why = [one for one in (moved, left.damage) if one is not None] or ["The ledger is not there"]
+    return f"{'; '.join(why)}: {there}."
 
 
 def tables_of(state: State, book: Book) -> dict[str, pa.Table]:

@@ -5,7 +5,7 @@ import shutil
 import tomllib
 import warnings
 from collections.abc import Callable, Coroutine, Sequence
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
@@ -28,7 +28,7 @@ from fedtwin.live.run.ledger import LEDGER_NAME
 from fedtwin.live.run.live_run import LiveRun
 from fedtwin.live.run.past import beginning_of, has_ledger
 from fedtwin.live.run.salvage import Salvage
-from fedtwin.live.run.tables import write_records
+from fedtwin.live.run.tables import write_newest, write_records
 from fedtwin.live.server.edge import EdgeOptions, EdgeServer
 from fedtwin.live.server.handover import caught_up
 from fedtwin.live.server.place import Place
@@ -298,7 +298,13 @@ def serve_run(
 
             return served(), edge.stop
 
-        trouble = run_until_stopped(make, signals)
+        try:
+            trouble = run_until_stopped(make, signals)
+        except FedtwinError:
+            if run.failure is not None and run.core.live.ledger == "file":
+                with suppress(FedtwinError, OSError):
+                    write_newest(run.folder, run.core, run.written_model())
+            raise
         return Served(write_records(run.folder, run.core, run.model), trouble, why_nothing_was_mixed_in(run))
 
 

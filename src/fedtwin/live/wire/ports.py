@@ -376,7 +376,7 @@ class Appending(Protocol):
     """A file that is written at its end only."""
 
     def write(self, data: bytes) -> int:
-        """How much of it was taken: it may be less, and ``OSError`` where it is nothing."""
+        """How much of it was taken: less at times; ``OSError`` where it is nothing, or the file is not in its place."""
         ...
 
     def sync(self) -> None:

@@ -1,6 +1,7 @@
 """The world as it is, behind the ports: the system's clock, chance, threads and disk, and NATS."""
 
 import asyncio
+import errno
 import hashlib
 import os
 import random
@@ -28,10 +29,18 @@ class SystemChance:
 
 class AppendedFile:
     def __init__(self, path: Path) -> None:
-        self._file = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o644)
+        self._path, self._file = path, os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o644)
+        there = path.stat()
+        self._inode, self._size = there.st_ino, there.st_size
 
     def write(self, data: bytes) -> int:
-        return os.write(self._file, data)
+        """Nothing where it was removed, replaced or cut meanwhile: what is written there would be nowhere."""
+        there = self._path.stat()
+        if there.st_ino != self._inode or there.st_size < self._size:
+            raise OSError(errno.ESTALE, "it was replaced, or lines of it are gone")
+        written = os.write(self._file, data)
+        self._size += written
+        return written
 
     def sync(self) -> None:
         os.fsync(self._file)

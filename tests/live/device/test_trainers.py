@@ -1,8 +1,10 @@
 """What a device does with a model."""
 
 import json
+import os
 import sys
 import threading
+import time
 from pathlib import Path
 from types import SimpleNamespace
 from typing import cast
@@ -12,6 +14,7 @@ import pytest
 
 from fedtwin.config import Config, build_config
 from fedtwin.errors import FedtwinError
+from fedtwin.live.device import trainers
 from fedtwin.live.device.sending import Sending
 from fedtwin.live.device.torch_trainer import TorchTrainer
 from fedtwin.live.device.trainers import (
@@ -111,9 +114,52 @@ def test_what_a_command_prints_is_its_own_business(tmp_path: Path) -> None:
     assert trainer.train(b"abc", 1).body == b"cba"
 
 
-def test_a_command_can_be_stopped(tmp_path: Path) -> None:
-    trainer = python(tmp_path, f"Path({str(tmp_path / 'mark')!r}).touch(); time.sleep(30)")
-    trainer.stop()
+def test_what_a_command_leaves_running_is_not_waited_for(tmp_path: Path) -> None:
+    """A logger, say: it holds what the command said on standard error."""
+    trainer = python(tmp_path, f"import subprocess\n{COPY}\nsubprocess.Popen(['sleep', '5'])")
+    begun = time.monotonic()
+    assert trainer.train(b"abc", 1).body == b"cba"
+    assert time.monotonic() - begun < 4.0
+
+
+SHELL = "import subprocess; subprocess.run(['sleep', '60']); time.sleep(60)"
+DEAF = "import signal; signal.signal(signal.SIGTERM, signal.SIG_IGN); "
+
+
+def children(mark: Path) -> list[int]:
+    """Of this test: they have its folder in their environment."""
+    found = [Path(f"/proc/{pid}") for pid in os.listdir("/proc") if pid.isdigit() and int(pid) != os.getpid()]
+    return [int(one.name) for one in found if str(mark).encode() in _environment_of(one)]
+
+
+def _environment_of(process: Path) -> bytes:
+    try:
+        return (process / "environ").read_bytes()
+    except OSError:
+        return b""
+
+
+@pytest.mark.skipif(not sys.platform.startswith("linux"), reason="/proc tells who runs on Linux only")
+@pytest.mark.parametrize("deaf", ["", DEAF], ids=["hears", "deaf"])
+@pytest.mark.parametrize("why", ["limit", "stop"])
+def test_a_command_ends_with_all_that_it_has_started(
+    why: str, deaf: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(trainers, "STOP_S", 0.5)
+    monkeypatch.setenv("MARK", str(tmp_path))
+    trainer = python(tmp_path, f"{deaf}{SHELL}", limit_s=3.0 if why == "limit" else 50.0)
+    thread, failed = in_the_background(trainer)
+    until(lambda: len(children(tmp_path)) == 2, "the command and its child")
+    if why == "stop":
+        trainer.stop()
+    thread.join(20.0)
+    assert not thread.is_alive() and failed
+    assert ("took longer than 3 s" if why == "limit" else f"ended with {-9 if deaf else -15}") in failed[0]
+    until(lambda: not children(tmp_path), "that they end")
+
+
+def in_the_background(trainer: CommandTrainer) -> tuple[threading.Thread, list[str]]:
+    """A training, and why it failed."""
     failed: list[str] = []
 
     def work() -> None:
@@ -124,6 +170,13 @@ def test_a_command_can_be_stopped(tmp_path: Path) -> None:
 
     thread = threading.Thread(target=work)
     thread.start()
+    return thread, failed
+
+
+def test_a_command_can_be_stopped(tmp_path: Path) -> None:
+    trainer = python(tmp_path, f"Path({str(tmp_path / 'mark')!r}).touch(); time.sleep(30)")
+    trainer.stop()
+    thread, failed = in_the_background(trainer)
     until((tmp_path / "mark").exists, "the command")
     trainer.stop()
     thread.join(LIMIT_S)

@@ -128,7 +128,7 @@ DEAF = "import signal; signal.signal(signal.SIGTERM, signal.SIG_IGN); "
 
 def children(mark: Path) -> list[int]:
     """Of this test: they have its folder in their environment."""
-    found = [Path(f"/proc/{pid}") for pid in os.listdir("/proc") if pid.isdigit() and int(pid) != os.getpid()]
+    found = [one for one in Path("/proc").iterdir() if one.name.isdigit() and int(one.name) != os.getpid()]
     return [int(one.name) for one in found if str(mark).encode() in _environment_of(one)]
 
 

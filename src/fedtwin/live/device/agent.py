@@ -44,6 +44,7 @@ class Agent:
         self._own: Own | None = None
         self._measured: Tried | None = None
         self._normalisation: Normalised | None = None
+        self._run_has_none = False
         self._normalising = asyncio.Lock()
         self._planned_samples: int | None = None
         self._heartbeat_s = 5.0
@@ -259,6 +260,7 @@ class Agent:
                 self._other_run = True
                 self._wake.set()
                 return
+            self._run_has_none = False  # or no longer: it is asked again before the next training
             await self._transport.request(subject, self._introduction(fresh=False).encoded(), timeout_s=PUBLISH_TIMEOUT_S)
             self._unheard = self._parted = False
 

@@ -20,8 +20,10 @@ from fedtwin.live.device.torch_trainer import TorchTrainer
 from fedtwin.live.device.trainers import (
     CommandTrainer,
     NoTrainer,
+    Trainer,
     TrainingError,
     Update,
+    prepared,
     require_sensing,
     train_on,
 )
@@ -59,6 +61,24 @@ def test_who_cannot_train_on_another_number_cannot_be_a_device_whose_samples_var
     require_sensing(NoTrainer(5), Own(samples_spread=0.2))
     with pytest.raises(FedtwinError, match=r"The trainer Plain has no train_on.*fleet\.samples_spread"):
         require_sensing(Plain(), Own(samples_spread=0.2))
+
+
+@pytest.mark.parametrize("answer", [0, -3, None, 2.5, "7"])
+def test_who_prepares_says_how_many_samples_a_training_takes(answer: object) -> None:
+    trainer = SimpleNamespace(prepare=lambda _: answer)
+    with pytest.raises(FedtwinError, match=r"^The trainer SimpleNamespace answers .* in prepare\(config\): .* from 1\.$"):
+        prepared(cast(Trainer, trainer), Config())
+    assert prepared(Plain(), Config()) == prepared(NoTrainer(cast(int, np.int64(5))), Config()) == 5
+
+
+def test_a_trainer_that_exits_fails_as_one_with_any_other_error() -> None:
+    class Exiting(NoTrainer):
+        def train_on(self, model: bytes, round_: int, samples: int) -> Update:  # noqa: ARG002
+            sys.exit()
+
+    work = SimpleNamespace(_trainer=Exiting(40), _sending=Sending(Config()), _samples=50)
+    with pytest.raises(TrainingError, match=r"^SystemExit \(.*test_trainers\.py, line \d+\)$"):
+        TaskWork._trained(cast(TaskWork, work), b"model", 1, 40)
 
 
 def test_no_training_gives_the_model_back() -> None:

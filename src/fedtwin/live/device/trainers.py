@@ -1,12 +1,13 @@
 """What a device does with a model: hand it to a command, or nothing; ``torch_trainer`` trains it on the device's own data."""
 
 import json
+import operator
 import os
 import shlex
 import subprocess
 import tempfile
 from pathlib import Path
-from typing import NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol
 
 from fedtwin.config import Config, LearningConfig
 from fedtwin.errors import FedtwinError
@@ -46,6 +47,21 @@ class Trainer(Protocol):
     def train(self, model: bytes, round_: int) -> Update: ...
 
     def stop(self) -> None: ...
+
+
+def prepared(trainer: Trainer, config: Config) -> int:
+    """D_n: how many samples one training takes."""
+    answer: Any = trainer.prepare(config)
+    try:
+        samples = operator.index(answer)
+    except TypeError:
+        samples = 0
+    if samples < 1:
+        raise FedtwinError(
+            f"The trainer {type(trainer).__name__} answers {answer!r} in prepare(config): it must be how many samples one "
+            "training takes, a whole number from 1."
+        )
+    return samples
 
 
 def train_on(trainer: Trainer, model: bytes, round_: int, samples: int, usual: int) -> Update:

@@ -33,6 +33,7 @@ from fedtwin.live.wire.protocol import (
     misfit,
     split_body,
 )
+from fedtwin.usercode import sentence_of_error
 
 REPORTED_S = 0.5
 ON_ITS_WAY_S, LOOK_S = 5.0, 0.1
@@ -243,7 +244,10 @@ class TaskWork:
 
     def _trained(self, model: bytes, round_: int, samples: int) -> tuple[Update, Packed]:
         """The training, and what is sent of it; it is the device's work to make it small."""
-        update = train_on(self._trainer, model, round_, samples, self._samples)
+        try:
+            update = train_on(self._trainer, model, round_, samples, self._samples)
+        except SystemExit as error:
+            raise TrainingError(sentence_of_error(error)) from None
         if update.train_loss is not None and not math.isfinite(update.train_loss):
             raise TrainingError(f"the training loss is {update.train_loss:g}: its learning rate may be too large")
         return update, self._sending.packed(model, update.body)

@@ -62,7 +62,9 @@ def stop_group(process: Process, limit_s: float) -> None:
 
 
 def exit_code(process: Process, limit_s: float, stop_s: float) -> int | None:
-    """When it has ended, whoever else holds what it wrote to; None where its group had to be stopped after ``limit_s``."""
+    """When it has ended; what it leaves running is not waited for, and asked to end. None where it took longer than ``limit_s``
+    and was stopped with its group.
+    """
     late = threading.Event()
 
     def end() -> None:
@@ -75,6 +77,7 @@ def exit_code(process: Process, limit_s: float, stop_s: float) -> int | None:
         code = process.wait()
     finally:
         timer.cancel()
+    _signalled(process.pid, signal.SIGTERM)
     return None if late.is_set() else code
 
 

@@ -166,7 +166,7 @@ class CommandTrainer:
             return Update(body, _loss_in(report))
 
     def stop(self) -> None:
-        """With all that it has started."""
+        """Ends the training that goes on, with all that it has started."""
         if self._process is not None and self._process.poll() is None:
             stop_group(self._process, STOP_S)
 

@@ -1,7 +1,9 @@
 """Commands as processes of their own: deaf to our Ctrl-C, ended with us, stopped in good order, never left behind."""
 
+import os
 import signal
 import subprocess
+import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
@@ -46,6 +48,46 @@ def stop(process: Process, limit_s: float) -> int:
         process.kill()
         process.wait()
     return process.returncode
+
+
+def stop_group(process: Process, limit_s: float) -> None:
+    """The same for a command and all that it has started and that has not left it; somebody else may be waiting for it."""
+
+    def is_gone() -> bool:
+        process.poll()  # else it would be there until somebody asks how it ended
+        return not _signalled(process.pid, 0)
+
+    if _signalled(process.pid, signal.SIGTERM) and not wait_until(is_gone, limit_s):
+        _signalled(process.pid, signal.SIGKILL)
+
+
+def exit_code(process: Process, limit_s: float, stop_s: float) -> int | None:
+    """When it has ended; what it leaves running is not waited for, and asked to end. None where it took longer than ``limit_s``
+    and was stopped with its group.
+    """
+    late = threading.Event()
+
+    def end() -> None:
+        late.set()
+        stop_group(process, stop_s)
+
+    timer = threading.Timer(limit_s, end)
+    timer.start()
+    try:
+        code = process.wait()
+    finally:
+        timer.cancel()
+    _signalled(process.pid, signal.SIGTERM)
+    return None if late.is_set() else code
+
+
+def _signalled(group: int, number: int) -> bool:
+    """Whether anybody was there to hear it."""
+    try:
+        os.killpg(group, number)
+    except (ProcessLookupError, PermissionError):  # macOS does not permit what is meant for the dead
+        return False
+    return True
 
 
 def wait_until(found: Callable[[], Any], limit_s: float) -> Any:

@@ -42,6 +42,13 @@ def test_text(capsys: pytest.CaptureFixture[str]) -> None:
     assert second.split(" ", 1)[1] == "warning silent"
 
 
+def test_a_field_may_have_any_name(capsys: pytest.CaptureFixture[str]) -> None:
+    set_up("info", "text")
+    fields = {"level": "high", "message": "late"}
+    say(logging.INFO, "told", **fields)
+    assert capsys.readouterr().err.endswith("told  level=high message=late\n")
+
+
 def test_what_a_device_says_stays_on_its_line_and_moves_no_cursor(capsys: pytest.CaptureFixture[str]) -> None:
     set_up("info", "text")
     reason = "busy\n2026-01-01T00:00:00.000Z info    applied  device=press-2\r\x1b[2K\u202e\u2028é"

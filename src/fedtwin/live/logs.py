@@ -10,7 +10,7 @@ LEVELS = ("debug", "info", "warning", "error")
 FORMATS = ("text", "json")
 
 
-def say(level: int, message: str, **fields: object) -> None:
+def say(level: int, message: str, /, **fields: object) -> None:
     """A message with fields that can be searched for."""
     if LOG.isEnabledFor(level):
         LOG.log(level, message, extra={"fields": fields})

@@ -142,6 +142,7 @@ def test_a_tensor_that_lies_elsewhere_ends_a_run_with_a_sentence(tmp_path: Path)
         ("model += upload.weights; return state, model", r"fails in apply: .*read-only .*momentum\.py, line \d+\)"),
         ("return {upload.device}, None", "has a state that no checkpoint can hold: state is a set"),
         ("return 1 / 0", r"fails in apply: ZeroDivisionError: division by zero \(.*momentum\.py, line \d+\)"),
+        ("raise SystemExit", r"fails in apply: SystemExit \(.*momentum\.py, line \d+\)"),
         ("import random; return state, model + random.random()", "answers the same question in two ways"),
     ],
 )

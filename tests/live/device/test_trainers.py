@@ -1,6 +1,8 @@
 """What a device does with a model."""
 
+import asyncio
 import json
+import os
 import sys
 import threading
 from pathlib import Path
@@ -12,13 +14,17 @@ import pytest
 
 from fedtwin.config import Config, build_config
 from fedtwin.errors import FedtwinError
+from fedtwin.live.device import trainers
+from fedtwin.live.device.planner import Offer
 from fedtwin.live.device.sending import Sending
 from fedtwin.live.device.torch_trainer import TorchTrainer
 from fedtwin.live.device.trainers import (
     CommandTrainer,
     NoTrainer,
+    Trainer,
     TrainingError,
     Update,
+    prepared,
     require_sensing,
     train_on,
 )
@@ -56,6 +62,45 @@ def test_who_cannot_train_on_another_number_cannot_be_a_device_whose_samples_var
     require_sensing(NoTrainer(5), Own(samples_spread=0.2))
     with pytest.raises(FedtwinError, match=r"The trainer Plain has no train_on.*fleet\.samples_spread"):
         require_sensing(Plain(), Own(samples_spread=0.2))
+
+
+@pytest.mark.parametrize("answer", [0, -3, None, 2.5, "7"])
+def test_who_prepares_says_how_many_samples_a_training_takes(answer: object) -> None:
+    trainer = SimpleNamespace(prepare=lambda _: answer)
+    with pytest.raises(FedtwinError, match=r"^The trainer SimpleNamespace answers .* in prepare\(config\): .* from 1\.$"):
+        prepared(cast(Trainer, trainer), Config())
+    assert prepared(Plain(), Config()) == prepared(NoTrainer(cast(int, np.int64(5))), Config()) == 5
+
+
+def test_a_trainer_that_exits_fails_as_one_with_any_other_error() -> None:
+    class Exiting(NoTrainer):
+        def train_on(self, model: bytes, round_: int, samples: int) -> Update:  # noqa: ARG002
+            sys.exit()
+
+    work = SimpleNamespace(_trainer=Exiting(40), _sending=Sending(Config()), _samples=50)
+    with pytest.raises(TrainingError, match=r"^SystemExit \(.*test_trainers\.py, line \d+\)$"):
+        TaskWork._trained(cast(TaskWork, work), b"model", 1, 40)
+
+
+@pytest.mark.parametrize(("compute_s", "told"), [(0.1, True), (100.0, False)])
+def test_a_training_that_takes_much_longer_than_it_was_to_is_told_of_once(
+    compute_s: float, told: bool, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("fedtwin.live.device.work.LONG_S", 0.2)
+
+    async def in_a_thread(*_: object) -> str:
+        await asyncio.sleep(1.0)
+        return "trained"
+
+    ports, offer = (
+        SimpleNamespace(in_a_thread=in_a_thread),
+        SimpleNamespace(plan=SimpleNamespace(compute_s=compute_s), samples=5),
+    )
+    work = SimpleNamespace(_ports=ports, _trained=None, _name="d0", _time_scale=0.5)
+    trained: object = asyncio.run(TaskWork._train(cast(TaskWork, work), 3, b"", cast(Offer, offer)))
+    said = [record for record in caplog.records if record.getMessage() == "the training still goes on"]
+    assert trained == "trained" and len(said) == told
+    assert all(one.__dict__["fields"] == {"device": "d0", "round": 3, "expected_s": 0.05} for one in said)
 
 
 def test_no_training_gives_the_model_back() -> None:
@@ -111,9 +156,57 @@ def test_what_a_command_prints_is_its_own_business(tmp_path: Path) -> None:
     assert trainer.train(b"abc", 1).body == b"cba"
 
 
-def test_a_command_can_be_stopped(tmp_path: Path) -> None:
-    trainer = python(tmp_path, f"Path({str(tmp_path / 'mark')!r}).touch(); time.sleep(30)")
-    trainer.stop()
+SHELL = "import subprocess; subprocess.run(['sleep', '60']); time.sleep(60)"
+DEAF = "import signal; signal.signal(signal.SIGTERM, signal.SIG_IGN); "
+
+
+def children(mark: Path) -> list[int]:
+    """Of this test: they have its folder in their environment."""
+    found = [one for one in Path("/proc").iterdir() if one.name.isdigit() and int(one.name) != os.getpid()]
+    return [int(one.name) for one in found if str(mark).encode() in _environment_of(one)]
+
+
+def _environment_of(process: Path) -> bytes:
+    try:
+        return (process / "environ").read_bytes()
+    except OSError:
+        return b""
+
+
+@pytest.mark.skipif(not sys.platform.startswith("linux"), reason="/proc tells who runs on Linux only")
+@pytest.mark.parametrize("deaf", ["", DEAF], ids=["hears", "deaf"])
+@pytest.mark.parametrize("why", ["limit", "stop"])
+def test_a_command_ends_with_all_that_it_has_started(
+    why: str, deaf: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(trainers, "STOP_S", 0.5)
+    monkeypatch.setenv("MARK", str(tmp_path))
+    trainer = python(tmp_path, f"{deaf}{SHELL}", limit_s=5.0 if why == "limit" else 50.0)
+    thread, failed = in_the_background(trainer)
+    until(lambda: len(children(tmp_path)) == 2, "the command and its child")
+    if why == "stop":
+        trainer.stop()
+    thread.join(20.0)
+    assert not thread.is_alive() and failed
+    assert ("took longer than 5 s" if why == "limit" else f"ended with {-9 if deaf else -15}") in failed[0]
+    until(lambda: not children(tmp_path), "that they end")
+
+
+@pytest.mark.skipif(not sys.platform.startswith("linux"), reason="/proc tells who runs on Linux only")
+def test_what_a_command_leaves_running_is_not_waited_for_and_asked_to_end(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A logger, say: it holds what the command said on standard error."""
+    monkeypatch.setenv("MARK", str(tmp_path))
+    trainer = python(tmp_path, f"import subprocess\n{COPY}\nsubprocess.Popen(['sleep', '60'])")
+    thread, failed = in_the_background(trainer)
+    thread.join(20.0)
+    assert not thread.is_alive() and not failed
+    until(lambda: not children(tmp_path), "that they end")
+
+
+def in_the_background(trainer: CommandTrainer) -> tuple[threading.Thread, list[str]]:
+    """A training, and why it failed."""
     failed: list[str] = []
 
     def work() -> None:
@@ -124,6 +217,13 @@ def test_a_command_can_be_stopped(tmp_path: Path) -> None:
 
     thread = threading.Thread(target=work)
     thread.start()
+    return thread, failed
+
+
+def test_a_command_can_be_stopped(tmp_path: Path) -> None:
+    trainer = python(tmp_path, f"Path({str(tmp_path / 'mark')!r}).touch(); time.sleep(30)")
+    trainer.stop()
+    thread, failed = in_the_background(trainer)
     until((tmp_path / "mark").exists, "the command")
     trainer.stop()
     thread.join(LIMIT_S)

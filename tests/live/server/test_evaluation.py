@@ -1,21 +1,29 @@
 """The evaluation worker never holds up a run: one that cannot evaluate says so, one that is killed is started again."""
 
 import asyncio
+import logging
 import os
 import signal
 import subprocess
 import sys
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 from nats.aio.client import Client
 from nats.errors import NoRespondersError
 
-from fedtwin.live.server import worker
-from fedtwin.live.wire.protocol import Subjects
+from fedtwin.errors import FedtwinError
+from fedtwin.live.run.live_run import LiveRun
+from fedtwin.live.server import evaluation, worker
+from fedtwin.live.server.context import EdgeContext
+from fedtwin.live.server.evaluation import Evaluations
+from fedtwin.live.wire.protocol import Evaluated, Subjects
 from fedtwin.processes import runs_with
 from tests.live.brokers import frozen
 from tests.live.plant import LIMIT_S, events_of, plant, until
+from tests.live.run.test_live_run import begun
 
 LEARNING = {"learning__dataset": "digits", "learning__evaluate_every_s": 0.5, "fleet__devices": 1, "fleet__channels": 1}
 
@@ -98,3 +106,67 @@ def test_a_worker_that_does_not_hear_is_killed(tmp_path: Path, monkeypatch: pyte
     until((tmp_path / "deaf").exists, "a deaf worker")
     made.stop()
     assert made._process.returncode == -signal.SIGKILL
+
+
+def evaluations_of(live: LiveRun) -> Evaluations:
+    """With a worker that answers at once."""
+
+    async def request(*_: object, **__: object) -> bytes:
+        return Evaluated(test_loss=0.5, test_metric=0.75).encoded()
+
+    transport: Any = SimpleNamespace(request=request, max_payload=2**20, connected=True)
+    return Evaluations(EdgeContext(live, transport))
+
+
+@pytest.mark.parametrize("name", ["loss", "round", "version", "level", "message", "rmse"])
+def test_a_metric_of_ones_own_may_have_any_name(name: str, tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.INFO)
+    (tmp_path / "mine.py").write_text(f"def {name}(outputs, targets):\n    return 0.75\n", encoding="utf-8")
+    live = begun(tmp_path / "run", **{"learning.metric": f"mine:{name}", "code.folder": str(tmp_path)})
+    assert asyncio.run(evaluations_of(live)._evaluate())
+    said = [record.__dict__["fields"] for record in caplog.records if record.getMessage() == "evaluated"]
+    assert said == [{"round": 0, "version": 0, "metric": 0.75, "loss": 0.5}]
+    live.close()
+
+
+def test_an_evaluation_that_fails_is_told_once_and_does_not_cost_the_run_its_end(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    live = begun(tmp_path / "run")
+    evaluations = evaluations_of(live)
+
+    def fails(_: object) -> float:
+        raise ZeroDivisionError("nobody has thought of it")
+
+    monkeypatch.setattr(evaluation, "_metric", fails)
+    monkeypatch.setattr(evaluation, "RETRY_S", 0.0)
+
+    async def goes_on() -> None:
+        for _ in range(3):
+            evaluations._next_s = 0.0
+            evaluations.tick()
+            assert evaluations._job is not None
+            await asyncio.wait([evaluations._job])
+        await evaluations.last()
+
+    asyncio.run(goes_on())
+    said = [record for record in caplog.records if record.levelno == logging.ERROR]
+    assert [record.getMessage() for record in said] == ["the evaluation failed"]
+    assert said[0].__dict__["fields"] == {"reason": "ZeroDivisionError: nobody has thought of it"}
+    assert [record.getMessage() for record in caplog.records][-1] == "the final model was not evaluated"
+    live.close()
+
+
+def test_a_ledger_that_cannot_be_written_ends_the_run_in_an_evaluation_too(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    live = begun(tmp_path / "run")
+
+    def full(_: object) -> None:
+        raise FedtwinError("No space left.")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(live._ledger, "append", full)
+        with pytest.raises(FedtwinError, match="No space left"):
+            asyncio.run(evaluations_of(live)._evaluate())
+    live.close()

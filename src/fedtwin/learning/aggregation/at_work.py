@@ -158,7 +158,7 @@ class Rule:
             return function(*given)
         except FedtwinError:
             raise
-        except Exception as error:
+        except (Exception, SystemExit) as error:
             hint = ", and nothing may be changed in place" if "read-only" in str(error) else ""
             if not self.needs_start and "NoneType" in str(error):
                 hint = " (upload.start is None unless the rule says needs_start=True)"

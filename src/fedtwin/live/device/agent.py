@@ -13,7 +13,7 @@ from fedtwin.live.device.calibration import Calibration, calibrate, trained_by, 
 from fedtwin.live.device.delivery import PUBLISH_TIMEOUT_S, RETRY_S
 from fedtwin.live.device.planner import AgentOptions, Planner
 from fedtwin.live.device.sending import Sending
-from fedtwin.live.device.trainers import TrainingError, require_sensing
+from fedtwin.live.device.trainers import TrainingError, prepared, require_sensing
 from fedtwin.live.device.work import TaskWork
 from fedtwin.live.logs import say
 from fedtwin.live.wire.ports import Incoming, Subscription, Transport
@@ -44,6 +44,7 @@ class Agent:
         self._own: Own | None = None
         self._measured: Tried | None = None
         self._normalisation: Normalised | None = None
+        self._run_has_none = False
         self._normalising = asyncio.Lock()
         self._planned_samples: int | None = None
         self._heartbeat_s = 5.0
@@ -115,7 +116,7 @@ class Agent:
         if emulated is not None and emulated >= devices:
             raise FedtwinError(f"--emulate {emulated} is not allowed: the run's fleet has devices 0 to {devices - 1}.")
         self._heartbeat_s = welcome.heartbeat_s
-        self._samples = await self._ports.in_a_thread(self._options.trainer.prepare, config)
+        self._samples = await self._ports.in_a_thread(prepared, self._options.trainer, config)
         calibration = await self._calibrated(config)
         monotonic_s, scale = self._ports.clock.monotonic_s, welcome.time_scale
         planner = Planner(self._options, config, self._samples, self._meter, monotonic_s, calibration, scale)
@@ -259,6 +260,7 @@ class Agent:
                 self._other_run = True
                 self._wake.set()
                 return
+            self._run_has_none = False  # or no longer: it is asked again before the next training
             await self._transport.request(subject, self._introduction(fresh=False).encoded(), timeout_s=PUBLISH_TIMEOUT_S)
             self._unheard = self._parted = False
 

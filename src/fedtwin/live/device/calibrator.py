@@ -6,6 +6,7 @@ from fedtwin.config import Config
 from fedtwin.live.device.agent import Agent
 from fedtwin.live.device.calibration import Calibration, calibrate
 from fedtwin.live.device.planner import AgentOptions
+from fedtwin.live.device.trainers import prepared
 from fedtwin.live.wire.protocol import Hello
 from fedtwin.live.wire.settings import taken_settings
 
@@ -22,7 +23,7 @@ class Calibrator(Agent):
             welcome = await self._hello(Hello())
             if welcome is not None:
                 config = taken_settings(welcome.config)
-                self._samples = await self._ports.in_a_thread(self._options.trainer.prepare, config)
+                self._samples = await self._ports.in_a_thread(prepared, self._options.trainer, config)
                 self.found = await self._calibrated(config)
         finally:
             self._options.trainer.stop()
@@ -31,7 +32,7 @@ class Calibrator(Agent):
 
 def calibrated_alone(options: AgentOptions, config: Config) -> Calibration:
     """Without a server: only the training."""
-    samples = options.trainer.prepare(config)
+    samples = prepared(options.trainer, config)
     return asyncio.run(
         calibrate(None, "", options.ports, options.trainer, config, samples, name=options.name, cpu_hz=options.cpu_hz)
     )

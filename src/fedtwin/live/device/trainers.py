@@ -1,21 +1,23 @@
 """What a device does with a model: hand it to a command, or nothing; ``torch_trainer`` trains it on the device's own data."""
 
 import json
+import operator
 import os
 import shlex
 import subprocess
 import tempfile
 from pathlib import Path
-from typing import NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol
 
 from fedtwin.config import Config, LearningConfig
 from fedtwin.errors import FedtwinError
 from fedtwin.files import plain_file
 from fedtwin.learning.rates import rate_of
 from fedtwin.live.wire.protocol import Own
-from fedtwin.supervision import Process, launch
+from fedtwin.supervision import Process, exit_code, launch, stop_group
 
-COMMAND_LIMIT_S = 3600.0
+COMMAND_LIMIT_S, STOP_S = 3600.0, 5.0
+MOST_LAST_WORDS_BYTES = 10_000
 
 
 class Update(NamedTuple):
@@ -45,6 +47,21 @@ class Trainer(Protocol):
     def train(self, model: bytes, round_: int) -> Update: ...
 
     def stop(self) -> None: ...
+
+
+def prepared(trainer: Trainer, config: Config) -> int:
+    """D_n: how many samples one training takes."""
+    answer: Any = trainer.prepare(config)
+    try:
+        samples = operator.index(answer)
+    except TypeError:
+        samples = 0
+    if samples < 1:
+        raise FedtwinError(
+            f"The trainer {type(trainer).__name__} answers {answer!r} in prepare(config): it must be how many samples one "
+            "training takes, a whole number from 1."
+        )
+    return samples
 
 
 def train_on(trainer: Trainer, model: bytes, round_: int, samples: int, usual: int) -> Update:
@@ -116,8 +133,9 @@ class CommandTrainer:
         return self.train_on(model, round_, self._samples)
 
     def train_on(self, model: bytes, round_: int, samples: int) -> Update:
-        with tempfile.TemporaryDirectory(prefix="fedtwin-") as folder:
-            start, update, report = (Path(folder, name) for name in ("model.safetensors", "update.safetensors", "report.json"))
+        with tempfile.TemporaryDirectory(prefix="fedtwin-", ignore_cleanup_errors=True) as folder:
+            names = ("model.safetensors", "update.safetensors", "report.json", "said.txt")
+            start, update, report, said = (Path(folder, name) for name in names)
             start.write_bytes(model)
             environment = {
                 **os.environ,
@@ -130,29 +148,27 @@ class CommandTrainer:
                 "FEDTWIN_LEARNING": self._settings,
             }
             try:
-                process = self._process = launch(
-                    self._command, output=subprocess.DEVNULL, errors=subprocess.PIPE, environment=environment
-                )
+                with said.open("wb") as errors:
+                    process = launch(self._command, output=subprocess.DEVNULL, errors=errors, environment=environment)
             except OSError as error:
-                raise TrainingError(f"{self._command[0]} cannot be run: {error.strerror}") from None
-            try:
-                _, said = process.communicate(timeout=self._limit_s)
-            except subprocess.TimeoutExpired:
-                process.kill()
-                process.communicate()
-                raise TrainingError(f"{self._command[0]} took longer than {self._limit_s:g} s") from None
-            if code := process.returncode:
-                last = (said.decode(errors="replace").strip().splitlines() or ["no message"])[-1]
-                raise TrainingError(f"{self._command[0]} ended with {code}: {last}"[:300])
+                raise TrainingError(f"{self.program} cannot be run: {error.strerror}") from None
+            self._process = process
+            code = exit_code(process, self._limit_s, STOP_S)
+            if code is None:
+                raise TrainingError(f"{self.program} took longer than {self._limit_s:g} s")
+            if code:
+                last = (_tail(said).strip().splitlines() or ["no message"])[-1]
+                raise TrainingError(f"{self.program} ended with {code}: {last}"[:300])
             try:
                 body = update.read_bytes()
             except OSError:
-                raise TrainingError(f"{self._command[0]} wrote no FEDTWIN_UPDATE") from None
+                raise TrainingError(f"{self.program} wrote no FEDTWIN_UPDATE") from None
             return Update(body, _loss_in(report))
 
     def stop(self) -> None:
+        """Ends the training that goes on, with all that it has started."""
         if self._process is not None and self._process.poll() is None:
-            self._process.terminate()
+            stop_group(self._process, STOP_S)
 
 
 def _bytes_of(model: Path) -> bytes:
@@ -160,6 +176,12 @@ def _bytes_of(model: Path) -> bytes:
         return plain_file(model).read_bytes()
     except OSError as error:
         raise FedtwinError(f"--model {str(model)!r} cannot be read: {error.strerror}.") from None
+
+
+def _tail(said: Path) -> str:
+    with said.open("rb") as file:
+        file.seek(max(file.seek(0, os.SEEK_END) - MOST_LAST_WORDS_BYTES, 0))
+        return file.read().decode(errors="replace")
 
 
 def _loss_in(report: Path) -> float | None:

@@ -5,6 +5,7 @@ import logging
 import math
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
+from functools import partial
 
 from pydantic import ValidationError
 
@@ -33,10 +34,12 @@ from fedtwin.live.wire.protocol import (
     misfit,
     split_body,
 )
+from fedtwin.usercode import sentence_of_error
 
 REPORTED_S = 0.5
 ON_ITS_WAY_S, LOOK_S = 5.0, 0.1
 PART_S = 60.0
+LONG_S, TIMES_EXPECTED = 60.0, 10.0
 
 
 class DroppedError(Exception):
@@ -207,9 +210,9 @@ class TaskWork:
             await self._ready()
 
         joules = self._meter.read() if self._meter.readable else None
-        clock, in_a_thread = self._ports.clock, self._ports.in_a_thread
+        clock = self._ports.clock
         begun = clock.monotonic_s()
-        update, packed = await in_a_thread(self._trained, body, task.round, offer.samples)
+        update, packed = await self._train(task.round, body, offer)
         measured_s = (clock.monotonic_s() - begun) / self._time_scale
         if len(packed.body) > task.model_bytes + UPLOAD_SLACK_BYTES:  # the broker would refuse it again and again
             raise TrainingError(f"the update has {len(packed.body)} bytes, the model {task.model_bytes}")
@@ -241,9 +244,23 @@ class TaskWork:
             link_s=link_s,
         )
 
+    async def _train(self, round_: int, body: bytes, offer: Offer) -> tuple[Update, Packed]:
+        """One that goes on much longer than it was to is told of once: nobody is asked meanwhile."""
+        expected_s = offer.plan.compute_s * self._time_scale
+        words = partial(say, device=self._name, round=round_, expected_s=expected_s)
+        long_s = max(LONG_S, TIMES_EXPECTED * expected_s)
+        telling = asyncio.get_running_loop().call_later(long_s, words, logging.WARNING, "the training still goes on")
+        try:
+            return await self._ports.in_a_thread(self._trained, body, round_, offer.samples)
+        finally:
+            telling.cancel()
+
     def _trained(self, model: bytes, round_: int, samples: int) -> tuple[Update, Packed]:
         """The training, and what is sent of it; it is the device's work to make it small."""
-        update = train_on(self._trainer, model, round_, samples, self._samples)
+        try:
+            update = train_on(self._trainer, model, round_, samples, self._samples)
+        except SystemExit as error:
+            raise TrainingError(sentence_of_error(error)) from None
         if update.train_loss is not None and not math.isfinite(update.train_loss):
             raise TrainingError(f"the training loss is {update.train_loss:g}: its learning rate may be too large")
         return update, self._sending.packed(model, update.body)

@@ -5,13 +5,14 @@ import logging
 import math
 from collections import OrderedDict
 from collections.abc import Iterable
+from contextlib import suppress
 
 from fedtwin.live.logs import say
 from fedtwin.live.run import events
 from fedtwin.live.run.live_run import LiveRun
 from fedtwin.live.server.beats import Beats
 from fedtwin.live.server.lease import Lease
-from fedtwin.live.wire.ports import Ports, Transport
+from fedtwin.live.wire.ports import Ports, Transport, TransportError
 from fedtwin.live.wire.protocol import MESSAGE_SLACK_BYTES, Subjects, Telemetry
 from fedtwin.live.wire.real import REAL
 
@@ -73,6 +74,12 @@ class EdgeContext:
         if self.lease is not None:
             await self.lease.held()
         await self.run.settled()
+
+    async def call_the_fleet(self) -> None:
+        """What devices are told with a welcome is other now: they say hello again, who does not hear it when it is back."""
+        await self.settled()
+        with suppress(TransportError):
+            await self.transport.publish(self.subjects.call, b"")
 
     @property
     def needs_objects(self) -> bool:

@@ -7,6 +7,7 @@ from contextlib import contextmanager
 
 from pydantic import ValidationError
 
+from fedtwin.config import Config, LearningConfig
 from fedtwin.errors import FedtwinError
 from fedtwin.learning.tasks import task_of
 from fedtwin.live.logs import say
@@ -122,6 +123,24 @@ class Evaluations:
             say(logging.WARNING, "the model that was evaluated is not written", reason=words_of(error))
 
     async def _evaluate(self) -> bool:
+        """What nobody has thought of costs the run no more than this evaluation, unless its ledger cannot be written."""
+        try:
+            return await self._evaluate_now()
+        except Exception as error:
+            if self._run.failure is not None:
+                raise
+            self._not_now(logging.ERROR, "the evaluation failed", f"{type(error).__name__}: {error}")
+            return False
+
+    def _not_now(self, level: int, what: str, reason: str) -> None:
+        """Said once; the next one is when it would be due."""
+        if reason != self._told:
+            say(level, what, reason=reason)
+        self._told = reason
+        if learning := self._run.config.learning:
+            self._next_s = self._run.now_s() + learning.evaluate_every_s
+
+    async def _evaluate_now(self) -> bool:
         core, model = self._run.core, self._run.model
         served, plain, is_plain = model.served, model.encoded, model.served.floats is model.weights.floats
         round_, version, at_s, energy_j = core.round, core.version, self._run.now_s(), core.energy_j
@@ -129,11 +148,7 @@ class Evaluations:
         if found is None:
             return False
         if isinstance(found, NotEvaluated):
-            if found.reason != self._told:
-                say(logging.WARNING, "not evaluated", reason=found.reason)
-            self._told = found.reason
-            if learning := self._run.config.learning:
-                self._next_s = at_s + learning.evaluate_every_s
+            self._not_now(logging.WARNING, "not evaluated", found.reason)
             return False
         other, beside = found if is_plain else await self._measured(plain), {}
         if model.averages and isinstance(other, Evaluated):
@@ -147,9 +162,15 @@ class Evaluations:
                 test_loss=found.test_loss, test_accuracy=found.test_accuracy, test_metric=found.test_metric, **beside,
             )
         )  # fmt: skip
-        name = "accuracy" if (learning := self._run.config.learning) is None else task_of(learning).metric
-        say(logging.INFO, "evaluated", round=round_, version=version, **{name: _metric(found)}, loss=found.test_loss)
+        value = {_field_of(self._run.config): _metric(found)}
+        say(logging.INFO, "evaluated", round=round_, version=version, **value, loss=found.test_loss)
         return True
+
+
+def _field_of(config: Config) -> str:
+    """What the log calls the metric; one of the user's own could have the name of any other field."""
+    learning = config.learning or LearningConfig()
+    return "metric" if ":" in learning.metric else task_of(learning).metric
 
 
 def _metric(found: Evaluated) -> float | None:

@@ -141,6 +141,8 @@ class Membership:
         if news and (found := core.normalise(run.now_s())) is not None:
             run.commit(found)
             say(logging.INFO, "normalised", devices=len(found.names), channels=len(found.normalisation["mean"]))
+            if core.started:  # who trains already has heard that there is none
+                await context.call_the_fleet()
         if core.ready():
             run.commit(core.start(run.now_s()))
             say(logging.INFO, "started", devices=len(core.names), channels=core.channels)

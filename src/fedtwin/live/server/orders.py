@@ -93,9 +93,7 @@ class Orders:
         before = getattr(getattr(self._core.config, section, None), key, None)
         self._run.change(setting, order.value, BY, order.person)
         if is_for_devices(self._core.config, setting):
-            await self._context.settled()
-            with suppress(TransportError):  # whoever does not hear it hears it with the next connection
-                await self._context.transport.publish(self._context.subjects.call, b"")
+            await self._context.call_the_fleet()
         was = "" if before is None else f", it was {before}"
         kept = ""
         if setting.startswith("objective.") and self._core.state.policy.state is not None:

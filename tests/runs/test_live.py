@@ -104,6 +104,19 @@ def total_of(run: Run, clock_s: float) -> float:
     return total_queue(run.twin(seconds=clock_s), run.moment(seconds=clock_s).queue_round)
 
 
+def test_the_status_of_a_folder_sees_that_nothing_comes_any_more(tmp_path: Path) -> None:
+    """The edge server is there and can write no line: only the clock tells."""
+    live = begun(tmp_path / "run")
+    deliver(live, dispatch(live), weights(1.0))
+    dispatch(live)
+    assert Watched(live.folder).look()["run"]["state"] == "running"
+    before = (live.folder / "ledger.jsonl").stat().st_mtime - 1000.0 * live.core.live.time_scale
+    os.utime(live.folder / "ledger.jsonl", (before, before))
+    shown = Watched(live.folder).look()["run"]
+    assert shown["state"] == "stands still" and "the deadlines of all 1 tasks have passed" in shown["why"][0]
+    live.close()
+
+
 @pytest.mark.parametrize("mode", ["async", "sync"])
 def test_a_round_that_is_open_has_its_own_queues_and_one_that_is_decided_those_of_the_next(tmp_path: Path, mode: str) -> None:
     live = begun(tmp_path / "run", **{"run.mode": mode, "objective.min_mean_samples": 3.0})

@@ -107,11 +107,8 @@ class Learner:
         self.layout, initial = workload.initial()
         charge = undercharged(config, upload_bits(self.layout, config.learning))
         rate = short_of_the_schedule(config, rounds_of(config, len(samples)))
-        variances, gathers = (
-            variances_out_of_bounds(self._learning, self._rule, self.layout),
-            never_gathered(config, self._rule),
-        )
-        for told in (charge, variances, passed_over(config), gathers, rate):
+        variances = variances_out_of_bounds(self._learning, self._rule, self.layout)
+        for told in (charge, variances, passed_over(config), never_gathered(config, self._rule), rate):
             if told is not None:
                 warnings.warn(told, FedtwinWarning, stacklevel=2)
         self._compressor = compressor_of(config.learning, self.layout)

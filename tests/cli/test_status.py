@@ -10,6 +10,7 @@ from typer.testing import CliRunner
 from fedtwin import load_config, simulate
 from fedtwin.cli.app import app
 from fedtwin.errors import FedtwinError
+from fedtwin.live.run import opening
 from tests.live.run.test_live_run import begun, deliver, dispatch, weights
 
 HOSTILE = "norm: \x1b[2J\x9b31m [red]gone[/red]"
@@ -72,6 +73,28 @@ def test_watching_goes_on_until_it_is_interrupted(folder: Path, monkeypatch: pyt
     monkeypatch.setattr("fedtwin.cli.status.time.sleep", sleep)
     lines = said(str(folder), "--watch", "--every-s", "0.5", "--json").splitlines()
     assert slept == [0.5] * 3 and [json.loads(line)["run"]["name"] for line in lines] == ["main"] * 3
+
+
+def test_watching_goes_on_while_a_run_is_damaged_and_repaired(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    folder, slept = tmp_path / "run", 0
+    begun(folder).close()
+
+    def sleep(seconds: float) -> None:  # noqa: ARG001
+        nonlocal slept
+        slept += 1
+        if slept == 1:
+            with (folder / "ledger.jsonl").open("ab") as ledger:
+                ledger.write(bytes(64) + b"\n")
+        elif slept == 3:
+            opening.resume(folder, repair=True).close()
+        elif slept == 4:
+            raise KeyboardInterrupt
+
+    monkeypatch.setattr("fedtwin.cli.status.time.sleep", sleep)
+    done = CliRunner().invoke(app, ["status", str(folder), "--watch", "--json"])
+    assert done.exit_code == 0 and slept == 4
+    assert [json.loads(line)["run"]["name"] for line in done.stdout.splitlines() if line.startswith("{")] == ["main"] * 2
+    assert done.stderr.count("error: ") == 1 and "is damaged in line" in done.stderr
 
 
 @pytest.mark.parametrize(

@@ -104,6 +104,48 @@ def total_of(run: Run, clock_s: float) -> float:
     return total_queue(run.twin(seconds=clock_s), run.moment(seconds=clock_s).queue_round)
 
 
+def test_the_status_of_a_folder_sees_that_nothing_comes_any_more(tmp_path: Path) -> None:
+    """The edge server is there and can write no line: only the clock tells."""
+    live = begun(tmp_path / "run")
+    deliver(live, dispatch(live), weights(1.0))
+    dispatch(live)
+    assert Watched(live.folder).look()["run"]["state"] == "running"
+    before = (live.folder / "ledger.jsonl").stat().st_mtime - 1000.0 * live.core.live.time_scale
+    os.utime(live.folder / "ledger.jsonl", (before, before))
+    shown = Watched(live.folder).look()["run"]
+    assert shown["state"] == "stands still" and "the deadlines of all 1 tasks have passed" in shown["why"][0]
+    live.close()
+
+
+@pytest.mark.parametrize("more", [0, 1, 6], ids=["at once", "cut shorter", "longer than before"])
+def test_whoever_watches_a_run_that_is_repaired_goes_on(tmp_path: Path, more: int) -> None:
+    folder = tmp_path / "run"
+    live = begun(folder)
+    for _ in range(3):
+        deliver(live, dispatch(live), weights(1.0))
+    watched = Watched(folder)
+    assert watched.look()["run"]["uploads"] == 3
+    live.close()
+    if more == 0:
+        with (folder / "ledger.jsonl").open("ab") as ledger:
+            ledger.write(bytes(64) + b"\n")
+        for _ in range(2):
+            with pytest.raises(FedtwinError, match="is damaged"):
+                watched.look()
+    else:
+        lines = (folder / "ledger.jsonl").read_bytes().splitlines(keepends=True)
+        (folder / "ledger.jsonl").write_bytes(b"".join(lines[: len(lines) // 2]))
+    again = opening.resume(folder, repair=True)
+    for _ in range(more):
+        deliver(again, dispatch(again), weights(1.0))
+    ledger_bytes = (folder / "ledger.jsonl").stat().st_size
+    assert more == 0 or (ledger_bytes > len(b"".join(lines))) is (more == 6)
+    shown, fresh = watched.look(), Watched(folder).look()
+    assert shown["run"]["uploads"] == fresh["run"]["uploads"] == again.core.applied
+    assert [row["uploads"] for row in shown["devices"]] == [row["uploads"] for row in fresh["devices"]]
+    again.close()
+
+
 @pytest.mark.parametrize("mode", ["async", "sync"])
 def test_a_round_that_is_open_has_its_own_queues_and_one_that_is_decided_those_of_the_next(tmp_path: Path, mode: str) -> None:
     live = begun(tmp_path / "run", **{"run.mode": mode, "objective.min_mean_samples": 3.0})

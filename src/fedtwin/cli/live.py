@@ -55,7 +55,7 @@ def demo(
     typer.echo(f"Starting a broker, an edge server and {devices} devices …", err=True)
     with page_beside(page, out, page_port) as beside:
         with progress_bar("rounds", rounds) as progress:
-            shown = run_demo(out, config, lambda event: _show(event, joined, devices, progress))
+            shown = run_demo(out, config, lambda event: _show(event, joined, devices, progress), _warn)
         if as_json:
             print_json(shown.summary)
         else:
@@ -70,8 +70,11 @@ def demo(
         raise typer.Exit(shown.exit_code)
 
 
+def _warn(line: str) -> None:
+    typer.echo(line, err=True)
+
+
 def _show(event: "Event", joined: Iterator[int], devices: int, progress: Callable[[int], None]) -> None:
-    from fedtwin.live.logs import printable
     from fedtwin.live.run import events
 
     match event:
@@ -86,8 +89,6 @@ def _show(event: "Event", joined: Iterator[int], devices: int, progress: Callabl
                 f"round {event.round:4d}   {event.energy_j:7.1f} J   accuracy {100 * accuracy:5.1f} %  {bar}",
                 err=True,
             )
-        case events.GivenUp() | events.Quarantined():
-            typer.echo(f"{event.kind}: {printable(event.reason)}", err=True)
         case _:
             pass
 

@@ -69,12 +69,9 @@ def _looking(
 def _watch(look: Look, every_s: float, sort: str, most: int, live: str | None, show: Callable[..., None]) -> None:
     """In place on a terminal, one after the other elsewhere."""
     if live is None:
-        while True:
-            status = look()
+        for status in _looks(look, every_s):
             show(status, sort, most, one_line=True)
-            if status["run"]["state"] == "finished":
-                return
-            time.sleep(every_s)
+        return
     from rich.console import Console
     from rich.live import Live
 
@@ -82,12 +79,29 @@ def _watch(look: Look, every_s: float, sort: str, most: int, live: str | None, s
 
     console = Console()
     with Live(console=console, auto_refresh=False, vertical_overflow="crop") as picture:
-        while True:
-            status = look()
+        for status in _looks(look, every_s):
             picture.update(screen_of(status, sort, most, console), refresh=True)
+
+
+def _looks(look: Look, every_s: float) -> Iterator[dict[str, Any]]:
+    """Until the run is finished. That it is damaged by now is said once: it may be repaired."""
+    from fedtwin.live.run.ledger import DamageError
+
+    status: dict[str, Any] | None = look()
+    said = ""
+    while True:
+        if status is not None:
+            yield status
             if status["run"]["state"] == "finished":
                 return
-            time.sleep(every_s)
+        time.sleep(every_s)
+        try:
+            status, said = look(), ""
+        except DamageError as error:
+            status = None
+            if str(error) != said:
+                said = str(error)
+                typer.echo(f"error: {said}", err=True)
 
 
 def _shown(status: dict[str, Any], sort: str, most: int, *, one_line: bool = False) -> None:  # noqa: ARG001

@@ -27,7 +27,7 @@ from fedtwin.learning.kept import KeptModel
 from fedtwin.learning.layout import Floats, Weights
 from fedtwin.learning.lessons import lesson_of
 from fedtwin.learning.local import Trained
-from fedtwin.learning.notices import drawn_more_than_once, notices, variances_out_of_bounds
+from fedtwin.learning.notices import drawn_more_than_once, never_changed, never_gathered, notices, variances_out_of_bounds
 from fedtwin.learning.passed_over import passed_over
 from fedtwin.learning.rates import past_the_schedule, rounds_of, short_of_the_schedule
 from fedtwin.learning.shares import shares_of
@@ -108,7 +108,8 @@ class Learner:
         self.layout, initial = workload.initial()
         charge = undercharged(config, upload_bits(self.layout, config.learning))
         rate = short_of_the_schedule(config, rounds_of(config, len(samples)))
-        for told in (charge, variances_out_of_bounds(self._learning, self._rule, self.layout), passed_over(config), rate):
+        variances = variances_out_of_bounds(self._learning, self._rule, self.layout)
+        for told in (charge, variances, passed_over(config), never_gathered(config, self._rule), rate):
             if told is not None:
                 warnings.warn(told, FedtwinWarning, stacklevel=2)
         self._compressor = compressor_of(config.learning, self.layout)
@@ -240,6 +241,9 @@ class Learner:
         self._evaluate(round_, clock_s)
         self._collect_evaluations()
         self._require_no_memory()
+        mixed_in = self._uploads - len(self._refusals)
+        if mixed_in and not self._version:
+            warnings.warn(never_changed(mixed_in), FedtwinWarning, stacklevel=2)
 
     def go_on(self, round_: int) -> None:
         """Called between rounds: where the replay has come to the checkpoint, training begins again."""

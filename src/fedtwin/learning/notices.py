@@ -1,4 +1,4 @@
-"""What is worth a sentence about a data set, its partition or a network, though it is legal. NumPy only."""
+"""What is worth a sentence about a data set, its partition, a network or a rule, though it is legal. NumPy only."""
 
 import numpy as np
 
@@ -10,6 +10,7 @@ from fedtwin.learning.data.loading import EMBEDDED
 from fedtwin.learning.layout import Layout
 from fedtwin.learning.partition import Indices, held_by_several
 from fedtwin.learning.shares import shares_of
+from fedtwin.registry import is_built_in
 
 
 def notices(learning: LearningConfig, data: Dataset, shares: list[Indices]) -> list[str]:
@@ -47,6 +48,34 @@ def variances_out_of_bounds(learning: LearningConfig, rule: Rule | AveragedRule,
         f"BatchNorm that learning.model = {learning.model!r} has, which is then of no use: a network without them, such as "
         "'resnet18-groupnorm', is safe."
     )
+
+
+def never_gathered(config: Config, rule: Rule | AveragedRule) -> str | None:
+    """Where a rule gathers more uploads than there will be. One of your own is believed to, where the setting was changed."""
+    learning = config.learning
+    if learning is None or "buffer_size" not in rule.reads:
+        return None
+    if not is_built_in("aggregators", rule.name) and learning.buffer_size == LearningConfig().buffer_size:
+        return None
+    most = _most_uploads(config)
+    if learning.buffer_size <= most:
+        return None
+    return (
+        f"learning.buffer_size = {learning.buffer_size} is more than the {most} uploads that the run asks for: "
+        f"learning.aggregation = {rule.name!r} changes the model when that many have come, and never before."
+    )
+
+
+def never_changed(uploads: int) -> str:
+    """At the end of a run whose model is what it began with."""
+    came = "1 upload" if uploads == 1 else f"{uploads} uploads"
+    return f"The model never changed: {came} came, and the aggregation rule made no new one of them; it is what it began with."
+
+
+def _most_uploads(config: Config) -> int:
+    """Boards are asked for the first M besides."""
+    first = config.fleet.channels if config.live is not None and config.run.mode == "async" else 0
+    return config.run.rounds + first
 
 
 def _shared(learning: LearningConfig, data: Dataset, shares: list[Indices]) -> str | None:

@@ -1,7 +1,9 @@
 """A live run's folder: its ledger while it goes on, its files once it has ended."""
 
+import os
 import time
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from functools import cached_property, partial
 from pathlib import Path
 from typing import Any, ClassVar
@@ -185,3 +187,19 @@ def last_line_age_s(folder: Path) -> float:
     path = folder / LEDGER_NAME
     firsts = first_lines(path)
     return max(time.time() - segment_path(path, firsts[-1]).stat().st_mtime, 0.0) if firsts else 0.0
+
+
+def ledger_files(folder: Path) -> dict[str, tuple[int, int]]:
+    """The segments of a live run's ledger, each with which file it is and how long."""
+    found = {}
+    with suppress(OSError), os.scandir(folder) as entries:
+        for entry in entries:
+            if entry.name.startswith("ledger") and entry.name.endswith(".jsonl"):
+                stat = entry.stat()
+                found[entry.name] = stat.st_ino, stat.st_size
+    return found
+
+
+def has_lost_lines(before: dict[str, tuple[int, int]], now: dict[str, tuple[int, int]]) -> bool:
+    """A ledger only grows: a segment that is gone, shorter or another file is not the one that was read."""
+    return any(name not in now or now[name][0] != file or now[name][1] < size for name, (file, size) in before.items())

@@ -5,29 +5,46 @@ from pathlib import Path
 from typing import Any
 
 from fedtwin.live.run.core import Core
-from fedtwin.live.run.ledger import LEDGER_NAME
+from fedtwin.live.run.ledger import LEDGER_NAME, DamageError
 from fedtwin.live.views.sight import Sight
 from fedtwin.live.views.status import status_of
 from fedtwin.records.files import LOCK_NAME
 from fedtwin.records.lock import is_held
 from fedtwin.records.summary import judged_by
-from fedtwin.runs.live import LiveRunFolder, last_line_age_s
+from fedtwin.runs.live import LiveRunFolder, has_lost_lines, last_line_age_s, ledger_files
 from fedtwin.runs.replay import Replay
 from fedtwin.runs.run import Run, open_run
 from fedtwin.twin import device_to_dict
 
 
 class Watched:
-    """``look`` again and again: of a live run only what is new is read."""
+    """``look`` again and again: of a live run only what is new is read; one that was repaired meanwhile is opened anew."""
 
     def __init__(self, folder: str | Path) -> None:
-        self._run = open_run(folder)
+        self._folder, self._files, self._damaged = Path(folder), dict[str, tuple[int, int]](), False
+        self._open()
+
+    def _open(self) -> None:
+        self._run = open_run(self._folder)
         if isinstance(self._run, LiveRunFolder):
             self._replay = Replay(self._run.config, self._run.path / LEDGER_NAME)
             self._sight = Sight(Core(self._run.config, self._replay.state))
 
     def look(self) -> dict[str, Any]:
-        """The run and its devices, as ``status_of`` gives them."""
+        """The run and its devices, as ``status_of`` gives them; ``DamageError`` until a damaged run is repaired."""
+        files = ledger_files(self._folder)
+        if self._damaged or has_lost_lines(self._files, files):
+            self._open()
+        self._files, self._damaged = files, True
+        try:
+            found = self._found()
+        except DamageError:  # unless it was repaired, and has grown again since
+            self._open()
+            found = self._found()
+        self._damaged = False
+        return found
+
+    def _found(self) -> dict[str, Any]:
         if not isinstance(self._run, LiveRunFolder):
             return _simulated(open_run(self._run.path))
         for event in self._replay.read_on():

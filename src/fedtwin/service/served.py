@@ -14,13 +14,13 @@ from fedtwin.errors import FedtwinError
 from fedtwin.records.files import CONFIG_NAME, LOCK_NAME
 from fedtwin.records.lock import is_held
 from fedtwin.runs import Moment, Run, open_run
-from fedtwin.runs.live import last_line_age_s
+from fedtwin.runs.live import has_lost_lines, last_line_age_s, ledger_files
 from fedtwin.runs.run import LEDGER_NAME
 from fedtwin.service.bell import Bell
 from fedtwin.service.ledger_facts import LedgerFacts
 from fedtwin.service.memory import give_memory_back
 from fedtwin.service.names import names_of
-from fedtwin.service.stamps import fingerprint, has_lost_lines, ledger_files, stamp_of
+from fedtwin.service.stamps import fingerprint, stamp_of
 from fedtwin.service.telling import UnansweredError, log_unexpected
 
 LOOK_EVERY_S, RETRY_S, LONG_RETRY_S, PATIENCE_S = 0.1, 1.0, 30.0, 20.0

@@ -1,6 +1,5 @@
 """Whether the files of a run are those that were read."""
 
-import os
 from contextlib import suppress
 from pathlib import Path
 
@@ -34,19 +33,3 @@ def fingerprint(folder: Path) -> frozenset[tuple[str, int, int]]:
                     stat = path.stat()
                     found.append((str(path), stat.st_mtime_ns, stat.st_size))
     return frozenset(found)
-
-
-def ledger_files(folder: Path) -> dict[str, tuple[int, int]]:
-    """The segments of a live run's ledger, each with which file it is and how long."""
-    found = {}
-    with suppress(OSError), os.scandir(folder) as entries:
-        for entry in entries:
-            if entry.name.startswith("ledger") and entry.name.endswith(".jsonl"):
-                stat = entry.stat()
-                found[entry.name] = stat.st_ino, stat.st_size
-    return found
-
-
-def has_lost_lines(before: dict[str, tuple[int, int]], now: dict[str, tuple[int, int]]) -> bool:
-    """A ledger only grows: a segment that is gone, shorter or another file is not the one that was read."""
-    return any(name not in now or now[name][0] != file or now[name][1] < size for name, (file, size) in before.items())

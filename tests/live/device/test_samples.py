@@ -56,6 +56,12 @@ class OwnSamples(MarkingTrainer):
         return super().train(model, round_)
 
 
+class TrainsOnFewer(OwnSamples):
+    def __init__(self, mean: float) -> None:
+        super().__init__(mean)
+        self.samples -= 3
+
+
 class OfTheDataSet(OwnSamples):
     """A device that holds a share of the run's data set, and tells nothing of it."""
 
@@ -165,6 +171,56 @@ def test_samples_that_grow_and_shrink_are_events(tmp_path: Path) -> None:
     assert {17, 4} <= {event.samples for event in sent if event.device == 1}
     assert not fleet.events(events.Refused) and not fleet.events(events.Quarantined)
     assert [said.fields["samples"] for said in log.said if said.message == "has other samples now"] == [17, 4]
+
+
+def test_two_devices_of_one_name_are_asked_for(tmp_path: Path) -> None:
+    """As after a memory card was copied: the samples of one are not those that the other has announced."""
+    fleet, heard = OwnFleet(tmp_path, 9, **{"run.rounds": 400}), TrainsOnFewer(1.0)
+
+    async def clone(life: Life) -> bool:
+        await Agent(AgentOptions("device-1", SERVERS, heard, cpu_hz=CPU_HZ, ports=life.ports)).run()
+        return False
+
+    other = Supervised(fleet, "device-1", clone)
+
+    async def main() -> None:
+        fleet.start()
+        try:
+            assert await fleet.until(lambda: len(fleet.events(events.Applied)) > 5, 60.0)
+            other.start()
+            assert await fleet.until(lambda: bool(fleet.events(events.Quarantined)) or fleet.finished, 300.0)
+        finally:
+            await other.stop()
+            await fleet.stop()
+
+    with listening(fleet.loop) as log:
+        run_virtually(main(), fleet.loop)
+    changed = [said for said in log.said if said.message == "has other samples now"]
+    assert changed and "two devices of this name?" in str(changed[0])
+    reasons = [event.reason for event in fleet.events(events.Quarantined) if isinstance(event, events.Quarantined)]
+    assert reasons and all(reason.endswith("were announced: are there two devices of this name?") for reason in reasons)
+
+
+@pytest.mark.parametrize("mean", [3.0, 1e30])
+def test_samples_in_another_unit_are_told_of_once(tmp_path: Path, mean: float) -> None:
+    fleet = OwnFleet(tmp_path, 5)
+    fleet.trainers["device-1"] = OwnSamples(mean)
+
+    async def main() -> None:
+        fleet.start()
+        try:
+            assert await fleet.until(lambda: len(fleet.events(events.Applied)) > 5, 60.0)
+        finally:
+            await fleet.stop()
+
+    with listening(fleet.loop) as log:
+        run_virtually(main(), fleet.loop)
+    told = [said for said in log.said if said.level == "error"]
+    assert len(fleet.events(events.Normalised)) == 1
+    assert [(said.fields["device"], said.fields["feature"]) for said in told] == (
+        [("device-1", "channel 0")] if mean > 1e3 else []
+    )
+    assert all("as if in another unit" in said.message for said in told)
 
 
 # PyTorch's

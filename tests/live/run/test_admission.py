@@ -130,7 +130,7 @@ def test_no_bound_is_infinite() -> None:
     ("changes", "reason"),
     [
         ({}, None),
-        ({"samples": 49}, "samples: 49, and 50 were announced"),
+        ({"samples": 49}, "samples: 49, and 50 were announced: are there two devices of this name?"),
         ({"cpu_hz": 0.99e8}, "range: cpu_hz = 9.9e+07"),
         ({"cpu_hz": 3.01e10}, "range: cpu_hz = 3.01e+10"),
         ({"power_w": 1.01}, "range: power_w = 1.01 is over max_power_w"),

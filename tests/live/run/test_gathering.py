@@ -1,9 +1,12 @@
 """The run's normalisation is of all who tell of as many channels as most do."""
 
+from typing import Any
+
+import numpy as np
 import pytest
 from pydantic import ValidationError
 
-from fedtwin.live.run.gathering import gathered
+from fedtwin.live.run.gathering import Stray, gathered, strays
 from fedtwin.live.wire.protocol import Channels, Moments
 
 
@@ -31,3 +34,59 @@ def test_numbers_of_a_regression_are_gathered_too() -> None:
 def test_moments_that_cannot_be_are_refused(changes: dict[str, object]) -> None:
     with pytest.raises(ValidationError):
         Channels(**{"count": 1.0, "mean": [0.0], "squares": [0.0], **changes})
+
+
+def of(samples: Any, features: list[str] | None = None) -> Moments:
+    """What a device with these samples tells, (count, features)."""
+    rows = np.asarray(samples, np.float64)
+    squares = ((rows - rows.mean(0)) ** 2).sum(0)
+    return Moments(samples=Channels(count=len(rows), mean=rows.mean(0).tolist(), squares=squares.tolist()), features=features)
+
+
+def boards(count: int, **features: tuple[float, float]) -> dict[str, Any]:
+    """Samples of every board, with these means and deviations."""
+    chance = np.random.default_rng(0)
+    middle, spread = np.array(list(features.values())).T
+    return {f"b{number}": chance.normal(middle, spread, (200, len(features))) for number in range(count)}
+
+
+WEATHER = {"pressure": (1.01e5, 30.0), "temperature": (20.0, 5.0), "rain": (0.0, 0.0)}
+
+
+@pytest.mark.parametrize("count", [3, 4, 9])
+def test_a_board_in_another_unit_than_most_is_found(count: int) -> None:
+    named = list(WEATHER)
+    assert strays({name: of(rows, named) for name, rows in boards(count, **WEATHER).items()}) == []
+    for feature, times in ((0, 0.001), (0, 1e30), (1, 1e4), (1, -1e5)):
+        there = boards(count, **WEATHER)
+        there["b1"][:, feature] *= times
+        (found,) = strays({name: of(rows, named) for name, rows in there.items()})
+        assert (found.names, found.feature) == (("b1",), named[feature]) and found.times > 1e3
+        (nameless,) = strays({name: of(rows) for name, rows in there.items()})
+        assert nameless.feature == f"channel {feature}"
+
+
+def test_of_two_boards_nobody_knows_which_is_wrong() -> None:
+    there = boards(2, **WEATHER)
+    assert strays({name: of(rows) for name, rows in there.items()}) == [] == strays({"b0": of(there["b0"])})
+    there["b0"][:, 1] *= 1e6
+    (found,) = strays({name: of(rows) for name, rows in there.items()})
+    assert found.names == ("b0", "b1") and found.feature == "channel 1"
+
+
+def test_a_feature_that_few_have_is_no_other_unit() -> None:
+    """Where most have one and the same number, whatever a board has is far from it."""
+    there = boards(4, **WEATHER)
+    there["b2"][:, 2] = 7.0 * np.arange(200)
+    for rows in there.values():
+        rows[:, 1] = 0.1 + 1e-17 * np.arange(200)
+    there["b3"][:, 1] = np.arange(200) / 20.0
+    assert strays({name: of(rows) for name, rows in there.items()}) == []
+
+
+def test_targets_of_a_regression_are_held_against_each_other_too() -> None:
+    there = boards(3, one=(0.0, 1.0), target=(0.0, 1.0))
+    there["b2"][:, 1] *= 1e5
+    told = {name: of(rows[:, :1]).model_copy(update={"targets": of(rows[:, 1:]).samples}) for name, rows in there.items()}
+    assert [(one.names, one.feature) for one in strays(told)] == [(("b2",), "target 0")]
+    assert isinstance(strays(told)[0], Stray)

@@ -20,6 +20,11 @@ FLEET = {"fleet.devices": 3, "fleet.channels": 3, "run.rounds": 50, "live.time_s
         ({"learning.mixing": 0.5}, []),
         ({"learning.buffer_size": 3}, ["Without effect: learning.buffer_size = 3 is not of aggregation = 'fedasync'."]),
         ({"learning.most_refusals": 2}, ["learning.most_refusals = 2 is without effect: a live run leaves out who sends "]),
+        ({"learning.aggregation": "fedbuff", "learning.buffer_size": 53}, ["learning.aggregation = 'fedbuff' can step"]),
+        (
+            {"learning.aggregation": "fedbuff", "learning.buffer_size": 54},
+            ["learning.buffer_size = 54 is more than the 53 uploads that", "learning.aggregation = 'fedbuff' can step"],
+        ),
         ({"learning.aggregation": "change"}, ["learning.aggregation = 'change' can step beyond what any device uploads, "]),
     ],
 )

@@ -123,3 +123,15 @@ def test_boards_that_measured_nothing_settle_the_limits_by_their_first_uploads(t
     assert limits and limits[0].devices in (1, 2), "whose uploads came first"
     assert sum(isinstance(event, events.Applied) for event in happened) >= 20
     assert any(one.message.startswith("limits of an update") and "max_time_s" in one.fields for one in said)
+
+
+def test_a_model_that_never_changed_is_told_of_at_the_end(tmp_path: Path) -> None:
+    told = {}
+    for buffer_size in (5, 500):
+        folder = tmp_path / str(buffer_size)
+        folder.mkdir()
+        settings: dict[str, Any] = {"learning.aggregation": "fedbuff", "learning.buffer_size": buffer_size}
+        said = said_by(Fleet(folder, 1, devices=3, rounds=20, **settings))
+        told[buffer_size] = [one for one in said if one.message.startswith("The model never changed: ")]
+    assert not told[5] and [one.level for one in told[500]] == ["warning"]
+    assert " uploads came, and the aggregation rule made no new one of them" in told[500][0].message

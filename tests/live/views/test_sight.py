@@ -57,6 +57,21 @@ def test_every_state_of_a_device_is_told(tmp_path: Path) -> None:
     live.close()
 
 
+def test_tasks_that_are_all_overdue_are_a_standstill_and_long_trainings_are_none(tmp_path: Path) -> None:
+    live, sight = seen(tmp_path / "run", **{"fleet.channels": 2, "live.warn_after_s": 5.0})
+    deliver(live, dispatch(live), weights(1.0))
+    sent = [dispatch(live) for _ in range(2)]
+    first, last = sorted(one.deadline_s for one in sent)
+    shown = []
+    for at_s in (first, last, last + 1e-3):
+        run = sight.run(at_s)
+        told = status_of({**run, "still_since_s": at_s - 60.0 / run["time_scale"]}, {}, now_s=at_s)["run"]
+        shown.append((told["state"], told["why"]))
+    assert shown[0] == shown[1] == ("running", [])
+    assert shown[2] == ("stands still", ["the deadlines of all 2 tasks have passed, and none was mixed in or given up"])
+    live.close()
+
+
 def test_orders_are_seen(tmp_path: Path) -> None:
     live, sight = seen(tmp_path / "run")
     sent = dispatch(live)

@@ -29,7 +29,7 @@ from fedtwin.experiments.batches.journal import Journal, open_journal, read_jour
 from fedtwin.experiments.batches.pools import require_no_worker
 from fedtwin.learning.aggregation import aggregation_of
 from fedtwin.learning.charges import UploadSizes, undercharged_among
-from fedtwin.learning.notices import notices_of, variances_out_of_bounds
+from fedtwin.learning.notices import never_gathered, notices_of, variances_out_of_bounds
 from fedtwin.learning.passed_over import passed_over_among
 from fedtwin.learning.rates import other_than_the_schedule
 from fedtwin.records.files import CODE_NAME
@@ -164,9 +164,25 @@ def _warn_once(jobs: Sequence[Job]) -> None:
         warnings.warn(sentences[0] + more, FedtwinWarning, stacklevel=3)
     configs = [job.config for job in jobs]
     rates = dict.fromkeys(filter(None, map(other_than_the_schedule, configs)))
-    told = (*_of_the_data(jobs), *passed_over_among(configs), *rates, *_of_the_networks(configs), undercharged_among(configs))
+    rules = (*passed_over_among(configs), *_of_the_rules(configs))
+    told = (*_of_the_data(jobs), *rules, *rates, *_of_the_networks(configs), undercharged_among(configs))
     for sentence in filter(None, told):
         warnings.warn(sentence, FedtwinWarning, stacklevel=3)
+
+
+def _of_the_rules(configs: Sequence[Config]) -> list[str]:
+    """Each sentence about a rule that gathers more than its run has once."""
+    asked: dict[Hashable, Config] = {}
+    for config in configs:
+        if config.learning is not None:
+            gathers = (config.learning.aggregation, config.learning.buffer_size, config.run.rounds, config.fleet.channels)
+            asked.setdefault((*gathers, config.run.mode, config.code.folder), config)
+    sentences: dict[str, None] = {}
+    for config in asked.values():
+        with suppress(FedtwinError):
+            sentence = never_gathered(config, aggregation_of(config))
+            sentences.update(dict.fromkeys([sentence] if sentence else []))
+    return list(sentences)
 
 
 def _of_the_networks(configs: Sequence[Config]) -> list[str]:

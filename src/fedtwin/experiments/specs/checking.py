@@ -3,7 +3,7 @@
 from fedtwin.config import Config, without_effect
 from fedtwin.learning.aggregation import aggregation_of
 from fedtwin.learning.charges import charged, undercharged_among
-from fedtwin.learning.notices import notices_of, variances_out_of_bounds
+from fedtwin.learning.notices import never_gathered, notices_of, variances_out_of_bounds
 from fedtwin.learning.passed_over import passed_over
 from fedtwin.learning.rates import other_than_the_schedule
 from fedtwin.sim import impossible_min_mean_samples
@@ -32,5 +32,6 @@ def _check_learning(config: Config) -> list[str]:
     is_live = config.live is not None  # then boards measure what they spend, and bring their samples along
     charge = None if is_live else undercharged_among([config])
     rate = None if is_live else other_than_the_schedule(config)
-    told = (charge, variances_out_of_bounds(config.learning, rule, layout), passed_over(config), rate)
+    variances = variances_out_of_bounds(config.learning, rule, layout)
+    told = (charge, variances, passed_over(config), never_gathered(config, rule), rate)
     return [*notices_of(config, of_boards=is_live), *(one for one in told if one)]

@@ -23,6 +23,7 @@ from fedtwin.live.wire.tensors import UnfitError
 
 AGREES = 0.01
 CLOCK_SHARE = 0.05
+TWINS = "are there two devices of this name?"
 LEAST_MEAN_W, MOST_MEAN_W = 1e-4, 1e4
 MOST_STEPS = 10**9
 PIECE_VALUES = 65_536
@@ -183,7 +184,7 @@ def bad_claim(core: Core, name: str, done: Done, config: Config, sent: events.Di
     member = core.members[name]
     samples = member.joined.samples if sent is None else core.samples_of(sent)
     if done.samples != samples:
-        return f"samples: {done.samples}, and {samples} were announced"
+        return f"samples: {done.samples}, and {samples} were announced: {TWINS}"
     if not config.compute.cpu_hz_floor <= done.cpu_hz <= 10.0 * config.compute.cpu_hz_max:
         return f"range: cpu_hz = {done.cpu_hz:g}"
     if not within(done.power_w, member.terms(core.terms).max_power_w):

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from fedtwin.errors import FedtwinError
+from fedtwin.learning.notices import never_changed
 from fedtwin.learning.rates import short_of_the_schedule
 from fedtwin.live.logs import say
 from fedtwin.live.run import events
@@ -128,7 +129,7 @@ class EdgeServer:
             try:
                 finished = await self._until_done(tasks)
                 if finished:  # while the broker is still looked after
-                    self._tell_of_the_rate()
+                    self._tell_at_the_end()
                     await unless_stopped(self._finish(), self._stop_asked)
             finally:
                 await end_tasks(tasks)
@@ -277,9 +278,11 @@ class EdgeServer:
             self._run.commit(end)
             say(logging.INFO, "the run ends by its settings", rule=end.reason)
 
-    def _tell_of_the_rate(self) -> None:
+    def _tell_at_the_end(self) -> None:
         """Rounds of more boards than there were at the start are fewer than the rate was planned for."""
         core = self._core
+        if core.applied and not core.changes:
+            say(logging.WARNING, never_changed(core.applied))
         if core.ending is None and (told := short_of_the_schedule(core.for_devices, core.round)) is not None:
             say(logging.WARNING, told)
 

@@ -18,7 +18,7 @@ from fedtwin.learning.aggregation import aggregation_of
 from fedtwin.learning.charges import with_update_bits
 from fedtwin.learning.compression import upload_bits
 from fedtwin.learning.layout import Layout
-from fedtwin.learning.notices import variances_out_of_bounds
+from fedtwin.learning.notices import never_gathered, variances_out_of_bounds
 from fedtwin.learning.passed_over import passed_over
 from fedtwin.live.broker.process import Broker
 from fedtwin.live.event_loop import StopSignals, run_until_stopped
@@ -237,7 +237,8 @@ def _sentences_about(config: Config, layout: Layout) -> list[str]:
     stops, most = None, learning.most_refusals
     if most:
         stops = f"learning.most_refusals = {most} is without effect: a live run leaves out who sends what it refuses."
-    told = (stops, passed_over(config), variances_out_of_bounds(learning, aggregation_of(config), layout))
+    rule = aggregation_of(config)
+    told = (stops, passed_over(config), never_gathered(config, rule), variances_out_of_bounds(learning, rule, layout))
     return [sentence for sentence in told if sentence is not None]
 
 

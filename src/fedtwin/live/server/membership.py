@@ -4,15 +4,15 @@ import asyncio
 import logging
 import math
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from contextlib import suppress
 
 from pydantic import ValidationError
 
 from fedtwin.learning.data.dataset import other_features
 from fedtwin.live.logs import say
-from fedtwin.live.run.admission import most_of_own, most_samples
-from fedtwin.live.run.gathering import features_of
+from fedtwin.live.run.admission import TWINS, most_of_own, most_samples
+from fedtwin.live.run.gathering import features_of, strays
 from fedtwin.live.server.allowance import Pace
 from fedtwin.live.server.context import EdgeContext
 from fedtwin.live.wire.ports import Incoming, TransportError
@@ -130,7 +130,8 @@ class Membership:
         elif hello.samples is not None and hello.samples != core.members[name].joined.samples:
             before = core.members[name].joined.samples
             run.commit(core.resize(name, hello.samples, run.now_s()))
-            say(logging.INFO, "has other samples now", device=name, samples=hello.samples, before=before)
+            asked = {"started_anew": TWINS} if hello.fresh else {}
+            say(logging.INFO, "has other samples now", device=name, samples=hello.samples, before=before, **asked)
         device = core.number_of(name)
         task = core.task_of(device) if device is not None else None
         if hello.fresh and task is not None:
@@ -143,6 +144,7 @@ class Membership:
             say(logging.INFO, "normalised", devices=len(found.names), channels=len(found.normalisation["mean"]))
             if core.started:  # who trains already has heard that there is none
                 await context.call_the_fleet()
+            self._compare_units(found.names)
         if core.ready():
             run.commit(core.start(run.now_s()))
             say(logging.INFO, "started", devices=len(core.names), channels=core.channels)
@@ -155,6 +157,20 @@ class Membership:
         if here and most and (others := other_features(here, most)) is not None:
             what = "the features of a device have other names than those of most: its samples may mean something else"
             say(logging.ERROR, what, device=name, here=others[0], most=others[1])
+
+    def _compare_units(self, names: Iterable[str]) -> None:
+        """Said loudly, and no more: which of them is right nobody here can know."""
+        members = self._core.members
+        told = {name: moments for name in names if (moments := members[name].joined.moments) is not None}
+        for stray in strays(told):
+            whose = (
+                "the samples of two devices are far apart" if len(stray.names) == 2 else "the samples of a device are far out"
+            )
+            what = (
+                f"{whose}, as if in another unit: the run normalises by all of them, and what others have becomes nearly one "
+                "number; begin a new run without the wrong ones"
+            )
+            say(logging.ERROR, what, device=" ".join(stray.names), feature=stray.feature, times=stray.times)
 
     async def _respond(self, message: Incoming, answer: Welcome) -> None:
         """Only into the inbox of who said hello: the subject for the answer is of the sender's choosing."""

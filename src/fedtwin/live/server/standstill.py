@@ -9,7 +9,7 @@ from fedtwin.live.run.events import Event
 from fedtwin.live.server.context import EdgeContext
 from fedtwin.live.views.advice import Advice
 from fedtwin.live.views.metrics import Metrics
-from fedtwin.live.views.reasons import Reasons
+from fedtwin.live.views.reasons import Reasons, all_overdue
 
 MOST_NAMED = 8
 
@@ -64,8 +64,8 @@ class Standstill:
             reasons.append(advice)
         if context.core.halted:
             reasons.insert(0, context.core.halted)
-        if context.core.open and len(overdue := context.core.overdue(context.run.now_s())) == len(context.core.open):
-            reasons.insert(0, f"the deadlines of all {len(overdue)} tasks have passed, and none was mixed in or given up")
+        if context.core.open and (overdue := all_overdue(context.core, context.run.now_s())) is not None:
+            reasons.insert(0, overdue)
         if left_out := _all_left_out(context.core):
             reasons.insert(0, left_out)
             devices = devices or list(context.core.members)

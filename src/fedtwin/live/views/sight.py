@@ -18,7 +18,7 @@ from fedtwin.live.run.core import Core
 from fedtwin.live.run.events import EVENT, Event
 from fedtwin.live.run.ledger import first_lines, segment_path
 from fedtwin.live.views.advice import Advice
-from fedtwin.live.views.reasons import Reasons
+from fedtwin.live.views.reasons import Reasons, all_overdue
 from fedtwin.records.summary import judged_by
 from fedtwin.twin import device_to_dict
 
@@ -152,6 +152,7 @@ class Sight:
         """``trouble``: why no upload comes through the broker; ``wall_s``: when this was looked at, by the wall clock."""
         core, measured = self._core, self._measured
         advice = self._advice.told() if self._reasons else None
+        overdue = all_overdue(core, now_s)
         return {
             "name": core.began.run if core.began is not None else None,
             "at_s": now_s,
@@ -178,7 +179,7 @@ class Sight:
             "recent_s": list(self._recent),
             "still_since_s": self._still_since_s,
             "warn_after_s": core.live.warn_after_s,
-            "reasons": [*self._reasons.told(), *([advice] if advice else [])],
+            "reasons": [*filter(None, [overdue]), *self._reasons.told(), *filter(None, [advice])],
             "trouble": trouble,
             "metric": None if measured is None else _metric(core, measured),
         }

@@ -137,9 +137,11 @@ def test_boards_must_have_the_same_loss(tmp_path: Path) -> None:
     there = Config.model_validate(shared_settings(load_config(tmp_path / "mine.toml")))
     assert list(there.code.sources) == ["learning.loss"]
     make_workload(with_code_in(tmp_path, there), (5,), 2)
-    (tmp_path / "own_objective.py").write_text(OWN + "\n", encoding="utf-8")
+    board = tmp_path / "board"
+    board.mkdir()
+    (board / "own_objective.py").write_text(OWN + "\n", encoding="utf-8")
     with pytest.raises(FedtwinError, match=r"learning\.loss = 'own_objective:each': the source in .* is not the run's"):
-        make_workload(with_code_in(tmp_path, there), (5,), 2)
+        make_workload(with_code_in(board, there), (5,), 2)
 
 
 @pytest.mark.parametrize("optimiser", ["sgd", "adam"])

@@ -209,6 +209,10 @@ def test_two_modules_of_one_name_both_count(tmp_path: Path, monkeypatch: pytest.
 
 
 STATEFUL = {
+    "array": "from array import array\nA = array('d', [0.0])\n"
+    "def score(view, knobs):\n    A[0] = view.round\n    return -view.queue\n",
+    "chain map": "from collections import ChainMap\nA = ChainMap()\n"
+    "def score(view, knobs):\n    A[0] = view.round\n    return 1.0\n",
     "dictionary": "SEEN = {}\ndef score(view, knobs):\n    SEEN[view.device] = view.round\n    return -view.queue\n",
     "global": "N = 0\ndef score(view, knobs):\n    global N\n    N += 1\n    return -view.queue\n",
     "object": "class C:\n    n = 0\n    def __call__(self, view, knobs):\n        self.n += 1\n        return 1\nscore = C()\n",

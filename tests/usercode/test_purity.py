@@ -75,8 +75,6 @@ def test_a_network_that_remembers_nothing_trains(tmp_path: Path, executor: str) 
 
 MEMORIES = {
     "cache": "@functools.cache\ndef memory():\n    return {}\n",
-    "array": "A = array.array('d', [0.0] * 100)\ndef memory():\n    return Of(A.__getitem__, A.__setitem__)\n",
-    "chain map": "A = collections.ChainMap()\ndef memory():\n    return A\n",
     "thread": "A = threading.local()\nA.all = {}\ndef memory():\n    return A.all\n",
     "context": "A = contextvars.ContextVar('A', default={})\ndef memory():\n    return A.get()\n",
     "sentence": "def memory():\n    return Of(lambda n: eval(memory.__doc__ or '{}')[n], write)\n"
@@ -84,7 +82,7 @@ MEMORIES = {
 }
 """Where the digest of the code does not look."""
 POLICY = """
-import array, collections, contextvars, functools, threading
+import collections, contextvars, functools, threading
 from typing import NamedTuple
 from fedtwin.policies import Policy
 

@@ -21,6 +21,7 @@ from fedtwin.live.device.torch_trainer import TorchTrainer
 from fedtwin.live.server.evaluator import initial_model
 from fedtwin.sim import resume, simulate
 from tests.conftest import mostly_slow
+from tests.learning.small_runs import SMALL
 
 NETS = "tests.learning.own_networks"
 DIGITS = load_dataset("digits")
@@ -35,20 +36,8 @@ def no_second_process(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def training(name: str, **changes: Any) -> Config:
-    base = {
-        "learning.model": f"{NETS}:{name}",
-        "learning.dataset": "digits",
-        "learning.executor": "serial",
-        "learning.evaluate_every_s": 1.0,
-        "learning.batch_size": 16,
-        "fleet.devices": 6,
-        "fleet.channels": 3,
-        "fleet.samples_min": 20,
-        "fleet.samples_max": 40,
-        "run.rounds": 20,
-        "objective.min_mean_samples": 0.0,
-    }
-    return load_config(overrides={**base, **changes})
+    own = {"learning.model": f"{NETS}:{name}", "learning.batch_size": 16, "learning.evaluate_every_s": 1.0}
+    return load_config(overrides={**SMALL, **own, "learning.executor": "serial", **changes})
 
 
 @pytest.mark.parametrize("name", mostly_slow(WORK, "rebinds", "tied"))

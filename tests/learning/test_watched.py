@@ -14,6 +14,7 @@ from fedtwin.learning.lessons import Lesson
 from fedtwin.learning.local import LocalTrainer, Trained
 from fedtwin.learning.watched import WatchedTrainer
 from fedtwin.sim import simulate
+from tests.learning.small_runs import SMALL
 
 HEAD = """import random
 
@@ -52,21 +53,8 @@ def no_second_process(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def training(folder: Path, forward: str, **changes: object) -> Config:
     (folder / "mine.py").write_text(HEAD + forward)
-    base = {
-        "code.folder": str(folder),
-        "learning.model": "mine:Net",
-        "learning.dataset": "digits",
-        "learning.executor": "serial",
-        "learning.workers": 1,
-        "learning.evaluate_every_s": 5.0,
-        "fleet.devices": 6,
-        "fleet.channels": 3,
-        "fleet.samples_min": 20,
-        "fleet.samples_max": 40,
-        "run.rounds": 20,
-        "objective.min_mean_samples": 0.0,
-    }
-    return load_config(overrides={**base, **changes})
+    own = {"code.folder": str(folder), "learning.model": "mine:Net", "learning.executor": "serial", "learning.workers": 1}
+    return load_config(overrides={**SMALL, **own, **changes})
 
 
 @pytest.mark.parametrize("executor", ["serial", "processes"])

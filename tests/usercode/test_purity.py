@@ -10,6 +10,7 @@ from fedtwin.errors import FedtwinError
 from fedtwin.policies import policy_of
 from fedtwin.sim import simulate
 from fedtwin.usercode import Questions
+from tests.learning.small_runs import SMALL
 
 IMPORTS = "import torch\nfrom torch import nn\nfrom torch.nn.functional import cross_entropy\nN = 0\n\n\n"
 NET = """class Net(nn.Module):
@@ -34,22 +35,8 @@ NAMES = {"learning.model": "mine:Net", "learning.loss": "mine:loss", "learning.o
 
 def training(folder: Path, setting: str, text: str, executor: str) -> Config:
     (folder / "mine.py").write_text(text)
-    return load_config(
-        overrides={
-            "code.folder": str(folder),
-            setting: NAMES[setting],
-            "learning.dataset": "digits",
-            "learning.executor": executor,
-            "learning.workers": 2 if executor == "processes" else 0,
-            "learning.evaluate_every_s": 5.0,
-            "fleet.devices": 6,
-            "fleet.channels": 3,
-            "fleet.samples_min": 20,
-            "fleet.samples_max": 40,
-            "run.rounds": 20,
-            "objective.min_mean_samples": 0.0,
-        }
-    )
+    workers = {"learning.executor": executor, "learning.workers": 2 if executor == "processes" else 0}
+    return load_config(overrides={**SMALL, **workers, "code.folder": str(folder), setting: NAMES[setting]})
 
 
 @pytest.mark.parametrize("executor", ["serial", "processes"])

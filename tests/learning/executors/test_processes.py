@@ -9,6 +9,7 @@ import pytest
 from fedtwin.config import Config, load_config
 from fedtwin.errors import FedtwinError
 from fedtwin.sim import simulate
+from tests.learning.small_runs import SMALL
 
 NET = """import itertools
 
@@ -41,19 +42,8 @@ OTHER_CODE = r"^learning.model = '\w+:Net' is other code in a training worker th
 
 
 def training(**changes: object) -> Config:
-    base = {
-        "learning.dataset": "digits",
-        "learning.executor": "processes",
-        "learning.workers": 1,
-        "learning.evaluate_every_s": 5.0,
-        "fleet.devices": 6,
-        "fleet.channels": 3,
-        "fleet.samples_min": 20,
-        "fleet.samples_max": 40,
-        "run.rounds": 10,
-        "objective.min_mean_samples": 0.0,
-    }
-    return load_config(overrides={**base, **changes})
+    workers = {"learning.executor": "processes", "learning.workers": 1, "run.rounds": 10}
+    return load_config(overrides={**SMALL, **workers, **changes})
 
 
 def test_a_file_edited_between_two_runs_is_refused(tmp_path: Path) -> None:

@@ -15,6 +15,7 @@ from fedtwin.errors import FedtwinError
 from fedtwin.usercode.digest import digest_of
 from fedtwin.usercode.loading import FOLDERS, HELD, HELD_PREFIX, MAIN, load_object, main_name, own_name
 from fedtwin.usercode.reaching import is_users, reached_by_name
+from fedtwin.usercode.trees import tree_of
 
 DIGITS = 12
 
@@ -65,7 +66,7 @@ def _places(value: Any) -> Iterator[tuple[ModuleType, str]]:
 def _stays_bound(module: ModuleType, attribute: str) -> bool:
     """The module's source binds the name once and in no loop, so that it means the same object whenever the file is loaded."""
     try:
-        tree = ast.parse(Path(str(module.__file__)).read_bytes())
+        tree = tree_of(Path(str(module.__file__)).read_bytes())
     except (AttributeError, OSError, SyntaxError, ValueError):
         return True
     return list(_bindings(tree, attribute)) in ([], [False])

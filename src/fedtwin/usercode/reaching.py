@@ -31,6 +31,7 @@ from fedtwin.usercode.loading import (
     see_source,
 )
 from fedtwin.usercode.source import is_ours
+from fedtwin.usercode.trees import tree_of
 
 
 class Reached(NamedTuple):
@@ -104,7 +105,7 @@ def _source_of(name: str, file: Path, folder: Path | None) -> bytes:
 def _imports(source: bytes, name: str, *, is_package: bool) -> tuple[str, ...]:
     """Every module that may be meant by an import statement, wherever in the source it stands."""
     try:
-        tree = ast.parse(source)
+        tree = tree_of(source)
     except (SyntaxError, ValueError):
         return ()
     package = name if is_package else name.rpartition(".")[0]

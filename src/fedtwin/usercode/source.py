@@ -11,6 +11,7 @@ from pathlib import Path
 from types import CodeType, FunctionType
 
 from fedtwin.usercode.loading import PREFIX, loaded_source
+from fedtwin.usercode.trees import tree_of
 
 OURS = str(Path(__file__).resolve().parent.parent)
 CHANGED = "its source has changed since it was loaded"
@@ -65,7 +66,7 @@ def source_text(function: FunctionType) -> str:
 
 @lru_cache(maxsize=256)
 def _parsed(text: str) -> tuple[ast.Module, frozenset[CodeType]]:
-    tree = ast.parse(text)
+    tree = tree_of(text)
     found: set[CodeType] = set()
     _collect(compile(text, "<source>", "exec", dont_inherit=True), found)
     return tree, frozenset(found)

@@ -18,6 +18,7 @@ from fedtwin.learning.data.checking import checked
 from fedtwin.learning.data.dataset import ARRAYS, Dataset, other_features
 from fedtwin.learning.data.parquet import FEATURES, arrays_of_parquet
 from fedtwin.learning.tasks import outputs_of_targets
+from fedtwin.usercode.trees import TREES
 
 Arrays = dict[str, NDArray[Any]]
 EMBEDDED = "digits"
@@ -102,7 +103,8 @@ def _cached(name: str) -> Dataset:
     if not (folder / "complete").exists():
         raise FedtwinError(f"learning.dataset = {name!r} is not on this machine: run `fedtwin data fetch {name}`.")
     try:
-        x_train, y_train, x_test, y_test = (np.load(folder / f"{array}.npy", mmap_mode="r") for array in ARRAYS)
+        with TREES:
+            x_train, y_train, x_test, y_test = (np.load(folder / f"{array}.npy", mmap_mode="r") for array in ARRAYS)
         return Dataset(x_train, y_train, x_test, y_test)
     except (OSError, ValueError, EOFError) as error:
         raise FedtwinError(
@@ -159,7 +161,7 @@ def _of_file(setting: str, path: Path) -> Arrays:
 
 def _of_npz(setting: str, file: BinaryIO, names: Sequence[str] = (*ARRAYS, "client")) -> Arrays:
     try:
-        with np.load(file, allow_pickle=False) as arrays:
+        with TREES, np.load(file, allow_pickle=False) as arrays:
             found = {array: arrays[array] for array in names if array in arrays}
             foreign = [array for array, value in found.items() if not isinstance(value, np.ndarray)]
             if foreign:

@@ -1,9 +1,7 @@
 """The lives of a simulated edge server: it begins the run, goes on with it, or stands by, as ``server/hosting.py`` does."""
 
 import asyncio
-from contextlib import suppress
 
-from fedtwin.errors import LockedError
 from fedtwin.live.run import opening
 from fedtwin.live.run.past import has_ledger
 from fedtwin.live.server.edge import EdgeOptions, EdgeServer
@@ -11,7 +9,7 @@ from fedtwin.live.server.handover import Handover
 from fedtwin.live.server.place import Place
 from fedtwin.live.server.standby import LOOK_S
 from fedtwin.records.files import LOCK_NAME
-from fedtwin.records.lock import Lock
+from fedtwin.records.lock import Lock, is_held
 from tests.live.simulated.life import Life
 
 SERVERS = ["memory"]
@@ -52,8 +50,6 @@ async def _run_is_ours(life: Life) -> None:
         place = Place(servers=SERVERS)
         await Handover(folder, "main", place, standby=True, ports=life.ports, disk=life.disk).run()
     elif fleet.standby:
-        while life.lock is None:
-            with suppress(LockedError):
-                life.lock = Lock(folder / LOCK_NAME) if has_ledger(folder) else None
-            if life.lock is None:
-                await asyncio.sleep(LOOK_S)
+        while not has_ledger(folder) or is_held(folder / LOCK_NAME):  # a lock that is tried for is waited for in real time
+            await asyncio.sleep(LOOK_S)
+        life.lock = Lock(folder / LOCK_NAME)

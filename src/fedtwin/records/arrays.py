@@ -103,4 +103,5 @@ def _array(
 
 
 def _buffer(data: Any) -> pa.Buffer:
-    return pa.py_buffer(np.ascontiguousarray(data))  # type: ignore[arg-type]
+    contiguous: Any = np.ascontiguousarray(data)  # NumPy's stubs know of buffers from Python 3.12 on only
+    return pa.py_buffer(contiguous)
